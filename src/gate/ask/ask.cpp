@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <span>
 
@@ -109,6 +110,18 @@ Result<Ask> read_ask(std::string_view body) {
         answers * (bound > 0 ? std::min(bound, 4 * answer_tokens_expected) : answer_tokens_expected);
   }
   return ask;
+}
+
+// In a text of JSON a quotation mark has a backslash before it: this can stand in none.
+std::int64_t told_tokens(std::string_view answer) {
+  constexpr std::string_view mark = "\"total_tokens\":";
+  const std::size_t at = answer.rfind(mark);
+  if (at == std::string_view::npos) return 0;
+  std::string_view rest = answer.substr(at + mark.size());
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  std::int64_t tokens = 0;
+  const auto read = std::from_chars(rest.data(), rest.data() + rest.size(), tokens);
+  return read.ec == std::errc() && tokens > 0 ? tokens : 0;
 }
 
 std::string with_member(std::string_view body, std::string_view name, std::string_view json) {

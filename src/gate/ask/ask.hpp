@@ -33,6 +33,9 @@ struct Ask {
 // looked at, or says twice what is looked at.
 Result<Ask> read_ask(std::string_view body);
 
+// What a whole answer says that it has taken, prompt and all; 0 where it does not say.
+std::int64_t told_tokens(std::string_view answer);
+
 // The same request with one member more, in front of the others. The body is one that was read.
 std::string with_member(std::string_view body, std::string_view name, std::string_view json);
 

@@ -72,6 +72,14 @@ TEST(Ask, PromptsThatBeginAlikeHaveTheSameFirstMarks) {
   EXPECT_EQ(read(body(std::string(10 << 20, 'x'))).marks.size(), marks_max);
 }
 
+TEST(Ask, WhatAnAnswerHasTakenIsFoundInIt) {
+  EXPECT_EQ(told_tokens(R"({"usage":{"completion_tokens":3,"total_tokens":17}})"), 17);
+  EXPECT_EQ(told_tokens(R"({"usage":{"total_tokens": 5},"choices":[{"text":"\"total_tokens\":99"}]})"), 5);
+  EXPECT_EQ(told_tokens(R"({"choices":[]})"), 0);
+  EXPECT_EQ(told_tokens(R"({"total_tokens":null,"x":1})"), 0);
+  EXPECT_EQ(told_tokens(R"({"total_tokens":-5})"), 0);
+}
+
 TEST(Ask, AMemberMoreStandsBeforeTheOthers) {
   EXPECT_EQ(with_member(R"( {"a":1})", "b", "[2]"), R"({"b":[2],"a":1})");
   EXPECT_EQ(with_member("{ }", "b", "2"), "{\"b\":2 }");

@@ -63,4 +63,23 @@ std::string Counts::text(std::size_t requests, std::size_t waiting,
   return out;
 }
 
+std::string text_of_usage(const std::map<std::string, KeyUsage>& usage) {
+  std::string out;
+  const auto each = [&](const char* name, const char* type, const char* help, const auto& value) {
+    Samples samples;
+    for (const auto& [key, used] : usage)
+      samples.emplace_back("{key=\"" + key + "\"}", static_cast<std::int64_t>(value(used)));
+    write(name, type, help, samples, out);
+  };
+  each("key_requests_total", "counter", "requests of a key that were let in",
+       [](const KeyUsage& used) { return used.requests; });
+  each("key_refused_total", "counter", "requests of a key that were too many for it",
+       [](const KeyUsage& used) { return used.refused; });
+  each("key_tokens_total", "counter", "tokens that its requests have taken, about",
+       [](const KeyUsage& used) { return used.tokens; });
+  each("key_tokens_today", "gauge", "the same since the day began, in UTC",
+       [](const KeyUsage& used) { return used.tokens_today; });
+  return out;
+}
+
 }  // namespace tutti::gate

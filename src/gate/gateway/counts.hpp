@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gate/gateway/backends.hpp"
+#include "gate/quota/quota.hpp"
 #include "serve/server/metrics.hpp"
 
 namespace tutti::gate {
@@ -22,5 +23,8 @@ struct Counts {
 
   std::string text(std::size_t requests, std::size_t waiting, std::span<const BackendView> backends) const;
 };
+
+// What keys have used, by their names.
+std::string text_of_usage(const std::map<std::string, KeyUsage>& usage);
 
 }  // namespace tutti::gate

@@ -3,12 +3,17 @@
 #include <map>
 #include <utility>
 
+#include "base/clock/clock.hpp"
 #include "base/json/write.hpp"
 #include "base/portions.hpp"
 #include "base/version/version.hpp"
+#include "gate/gateway/follow.hpp"
+#include "gate/gateway/key_file.hpp"
 #include "gate/gateway/passage.hpp"
+#include "gate/quota/quota.hpp"
 #include "serve/api/ask.hpp"
 #include "serve/infer/ask.hpp"
+#include "serve/server/key.hpp"
 
 namespace tutti::gate {
 namespace {
@@ -44,23 +49,43 @@ class Gateway::Core final : public serve::Pages {
  public:
   explicit Core(const GatewaySettings& settings)
       : settings_(settings),
-        front_(settings, *this, {resumable_header, std::string(serve::infer::json_length_header)}),
+        front_(with_keys(settings), *this, {resumable_header, std::string(serve::infer::json_length_header)}),
         backends_(
             front_.loop(), settings.looking, [this] { look_again(); }, [this](BackendId id) { leave(id); }),
-        house_{front_.loop(), backends_, counts_, settings.wait_time_max} {}
+        house_{front_.loop(),
+               backends_,
+               counts_,
+               tallies_,
+               settings.wait_time_max,
+               [this](const std::string& model) { begin_to_wait(model); }} {
+    if (settings.controller)
+      follow_.emplace(front_.loop(), *settings.controller, backends_, tallies_,
+                      [this] { return waiting_for(); });
+  }
   ~Core() override { passages_.clear(); }
 
   serve::Front& front() { return front_; }
 
   Result<> begin() {
+    if (keys_) {
+      if (auto read = keys_->look(); !read) return std::move(read).error().within("--keys");
+      keys_look_ = front_.loop().every(settings_.look_at_keys_every, [this] { look_at_keys(); });
+    }
     for (const BackendSettings& backend : settings_.backends) {
-      if (auto added = backends_.add(backend); !added) return added;
+      if (auto added = backends_.add(backend); !added) return std::move(added).error();
+    }
+    if (follow_) {
+      if (auto opened = follow_->open(); !opened) return opened;
     }
     if (auto listening = front_.listen(); !listening) return listening;
-    front_.loop().post([this] { backends_.begin(turned_); });
+    front_.loop().post([this] {
+      backends_.begin(turned_);
+      if (follow_) follow_->begin(url(), say_);
+    });
     return {};
   }
   void when_turned(Backends::Turned turned) { turned_ = std::move(turned); }
+  void when_wrong(Follow::Say say) { say_ = std::move(say); }
 
   static const std::vector<Page>& table() {
     static const std::vector<Page> rows{
@@ -150,6 +175,33 @@ class Gateway::Core final : public serve::Pages {
     static_cast<Core&>(pages).begin_passage(asked, read(asked));
   }
 
+  // ---- who may ask
+
+  serve::FrontSettings with_keys(const GatewaySettings& settings) {
+    serve::FrontSettings front = settings;
+    if (settings.keys_file.empty()) return front;
+    keys_.emplace(settings.keys_file);
+    front.takes_key = [this](const std::string& key) { return keys_->find(key) != nullptr; };
+    return front;
+  }
+  void look_at_keys() {
+    const auto changed = keys_->look();
+    const std::string problem = changed ? "" : changed.error().text();
+    if (say_ && !problem.empty() && problem != keys_problem_) say_(problem + "; the keys of before hold");
+    keys_problem_ = problem;
+    if (changed && *changed) quota_.keep_only(keys_->keys());
+  }
+  // Null: whoever may ask all there is.
+  const KeyRules* key_of(const net::Request& request) const {
+    const bool is_master = !settings_.key.empty() && serve::is_same_key(settings_.key, request.bearer);
+    return is_master || !keys_ ? nullptr : keys_->find(request.bearer);
+  }
+  bool may_ask(const KeyRules& key, const std::string& model) const {
+    const std::string service = backends_.service_of(model).first;
+    return (!model.empty() && key.may_ask(model)) || (!service.empty() && key.may_ask(service)) ||
+           key.models.empty();
+  }
+
   void refuse(const Asked& asked, Protocol protocol, int status, const Error& error,
               std::string_view code = {}) {
     count(status);
@@ -160,30 +212,57 @@ class Gateway::Core final : public serve::Pages {
     if (!errand) return refuse(asked, Protocol::openai, 400, errand.error());
     const Protocol protocol = errand->protocol;
     if (front_.is_draining()) return refuse(asked, protocol, 503, serve::not_ready(true));
-    if (backends_.is_any_ready() && !backends_.knows(protocol, errand->model))
-      return refuse(asked, protocol, 404,
-                    invalid("no engine here serves '" + errand->model.substr(0, 256) + "'")
-                        .within("model")
-                        .remedy("/v1/models lists what is served"),
-                    "model_not_found");
     const net::Request& request = asked.exchange->request();
+    const KeyRules* const key = key_of(request);
+    if (key != nullptr && !may_ask(*key, errand->model))
+      return refuse(asked, protocol, 403,
+                    invalid("this key may not ask '" + errand->model.substr(0, 256) + "'")
+                        .within("model")
+                        .remedy("/v1/models lists what it may"),
+                    "model_not_allowed");
+    if (backends_.is_settled() && !backends_.knows(protocol, errand->model)) {
+      count(404);
+      return asked.exchange->answer(refusal_of_unknown(protocol, errand->model));
+    }
     const std::size_t bytes = request.body.size();
-    const std::string remote = request.remote;
-    if (!places_.take(remote)) return refuse_more(asked, protocol);
-    if (!bodies_.take(remote, bytes)) {
-      places_.give_back(remote);
+    const std::string who = key == nullptr ? request.remote : "key:" + key->name;
+    if (!places_.take(who)) return refuse_more(asked, protocol);
+    if (!bodies_.take(who, bytes)) {
+      places_.give_back(who);
       return refuse_more(asked, protocol);
     }
+    const auto refusal = key == nullptr ? std::nullopt : quota_.begin(*key, now_on_the_wall());
+    if (refusal) {
+      places_.give_back(who);
+      bodies_.give_back(who, bytes);
+      return refuse_for_now(asked, protocol, *refusal);
+    }
+    errand->asker = who;
+    errand->priority = key == nullptr ? 0 : key->priority;
     const std::uint64_t id = ++last_passage_;
     asked.exchange->when_over([this, id] { closed(id); });
     const auto passage =
-        std::make_shared<Passage>(house_, asked.exchange, std::move(*errand), [this, id, remote, bytes] {
-          places_.give_back(remote);
-          bodies_.give_back(remote, bytes);
-          forget(id);
-        });
+        std::make_shared<Passage>(house_, asked.exchange, std::move(*errand),
+                                  [this, id, who, bytes, name = key == nullptr ? "" : key->name] {
+                                    places_.give_back(who);
+                                    bodies_.give_back(who, bytes);
+                                    if (!name.empty())
+                                      quota_.end(name, passages_.at(id)->tokens(), now_on_the_wall());
+                                    forget(id);
+                                  });
     passages_[id] = passage;
     passage->begin();
+  }
+  void refuse_for_now(const Asked& asked, Protocol protocol, const Quota::Refusal& refusal) {
+    const bool is_pace = refusal.limit == Quota::Limit::requests;
+    count(429);
+    auto response = refusal_of(protocol, 429,
+                               failed(is_pace ? "this key has asked as often as it may in a minute"
+                                              : "this key has used the tokens that it has for a day")
+                                   .remedy("ask again when Retry-After has passed"),
+                               is_pace ? "rate_limit_exceeded" : "insufficient_quota");
+    response.retry_after_seconds = static_cast<int>((refusal.retry_after + 1s - 1ns) / 1s);
+    asked.exchange->answer(std::move(response));
   }
   void refuse_more(const Asked& asked, Protocol protocol) {
     refuse(asked, protocol, 429, failed("too many requests are under way").remedy("ask again in a while"),
@@ -201,14 +280,41 @@ class Gateway::Core final : public serve::Pages {
     front_.stop_if_drained();
   }
 
+  // Whoever has the higher priority, and of those whoever came first, takes what is there.
   void look_again() {
-    const auto all = passages_;  // whoever looks may be over at once
-    for (const auto& [id, passage] : all) passage->look_again();
+    std::map<std::pair<std::int64_t, std::uint64_t>, std::shared_ptr<Passage>> in_turn;
+    for (const auto& [id, passage] : passages_) {
+      if (passage->is_waiting()) in_turn[{-passage->priority(), id}] = passage;
+    }
+    // Whoever looks may be over at once.
+    for (const auto& [turn, passage] : in_turn) passage->look_again();
   }
 
   void leave(BackendId backend) {
     const auto all = passages_;
     for (const auto& [id, passage] : all) passage->leave(backend);
+  }
+
+  // ---- for the controller
+
+  std::string url() const {
+    const bool is_secure = !settings_.tls_certificate.empty();
+    const bool is_v6 = settings_.address.find(':') != std::string::npos;
+    return (is_secure ? "https://" : "http://") +
+           (is_v6 ? "[" + settings_.address + "]" : settings_.address) + ":" + std::to_string(front_.port());
+  }
+  std::map<std::string, std::size_t> waiting_for() const {
+    std::map<std::string, std::size_t> counts;
+    for (const auto& [id, passage] : passages_) {
+      if (!passage->is_waiting()) continue;
+      const std::string service = backends_.service_of(passage->model()).first;
+      if (!service.empty()) ++counts[service];
+    }
+    return counts;
+  }
+  void begin_to_wait(const std::string& model) {
+    const std::string service = backends_.service_of(model).first;
+    if (follow_ && !service.empty() && !backends_.has_replica(service)) follow_->hurry();
   }
 
   std::size_t waiting() const {
@@ -219,15 +325,19 @@ class Gateway::Core final : public serve::Pages {
 
   // ---- pages of its own
 
-  net::Response models(const Asked&) {
+  net::Response models(const Asked& asked) {
     std::string list;
-    for (const auto& [name, card] : backends_.models()) list += (list.empty() ? "" : ",") + card;
+    const KeyRules* const key = key_of(asked.exchange->request());
+    for (const auto& [name, card] : backends_.models()) {
+      if (key == nullptr || may_ask(*key, name)) list += (list.empty() ? "" : ",") + card;
+    }
     return {.body = "{\"object\":\"list\",\"data\":[" + list + "]}\n"};
   }
   net::Response model(const Asked& asked) {
     const auto models = backends_.models();
     const auto card = models.find(asked.arguments.at("name"));
-    if (card == models.end())
+    const KeyRules* const key = key_of(asked.exchange->request());
+    if (card == models.end() || (key != nullptr && !may_ask(*key, card->first)))
       return refusal(404, invalid("there is no " + asked.exchange->request().path.substr(0, 256)));
     return {.body = card->second + "\n"};
   }
@@ -240,12 +350,20 @@ class Gateway::Core final : public serve::Pages {
   net::Response live(const Asked&) { return {.body = "{\"live\":true}\n"}; }
   net::Response health(const Asked&) {
     if (front_.is_draining()) return refusal(503, serve::not_ready(true));
-    if (!backends_.is_any_ready()) return refusal(503, failed("no engine can be asked now"));
+    if (!backends_.is_settled()) return refusal(503, failed("no engine can be asked now"));
     return {.body = "{\"status\":\"ok\"}\n"};
   }
-  net::Response metrics(const Asked&) {
-    return {.body = counts_.text(passages_.size(), waiting(), backends_.views()),
-            .type = "text/plain; version=0.0.4"};
+  // One key sees what it has used itself, and nothing of others.
+  net::Response metrics(const Asked& asked) {
+    constexpr const char* type = "text/plain; version=0.0.4";
+    const KeyRules* const key = key_of(asked.exchange->request());
+    if (key == nullptr)
+      return {.body = counts_.text(passages_.size(), waiting(), backends_.views()) +
+                      (keys_ ? text_of_usage(quota_.usage()) : ""),
+              .type = type};
+    const auto own = quota_.usage().find(key->name);
+    return {.body = text_of_usage({{key->name, own == quota_.usage().end() ? KeyUsage{} : own->second}}),
+            .type = type};
   }
 
   net::Response refusal(int status, const Error& error) override {
@@ -261,8 +379,13 @@ class Gateway::Core final : public serve::Pages {
   }
 
   const GatewaySettings settings_;
+  std::optional<KeyFile> keys_;
   serve::Front front_;
+  std::shared_ptr<net::Loop::Handle> keys_look_;
+  std::string keys_problem_;  // as it was said last
+  Quota quota_;
   Counts counts_;
+  Tallies tallies_;
   Portions places_{settings_.requests_max};
   Portions bodies_{serve::bodies_bytes_max};  // bytes, by address
   Backends backends_;
@@ -270,6 +393,8 @@ class Gateway::Core final : public serve::Pages {
   std::map<std::uint64_t, std::shared_ptr<Passage>> passages_;
   std::uint64_t last_passage_ = 0;
   Backends::Turned turned_;
+  Follow::Say say_;
+  std::optional<Follow> follow_;
 };
 
 Gateway::Gateway(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -285,6 +410,7 @@ Result<std::unique_ptr<Gateway>> Gateway::listen(const GatewaySettings& settings
 std::span<const Page> Gateway::pages() { return Core::table(); }
 std::uint16_t Gateway::port() const { return core_->front().port(); }
 void Gateway::when_turned(Backends::Turned turned) { core_->when_turned(std::move(turned)); }
+void Gateway::when_wrong(Follow::Say say) { core_->when_wrong(std::move(say)); }
 void Gateway::drain_when_asked() { core_->front().drain_when_asked(); }
 int Gateway::cut_short_by() const { return core_->front().cut_short_by(); }
 void Gateway::run() { core_->front().loop().run(); }

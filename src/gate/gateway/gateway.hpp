@@ -5,22 +5,28 @@
 //        ▲                                  │ dies, full          ║
 //        └────── story: whole events ◀──────┴─▶ another one ◀═════╝
 //
+// Its backends are named, or are the replicas of a cluster's services, as its controller says them (follow).
 // One thread runs it; drain() and stop() from any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.hpp"
 #include "gate/gateway/backends.hpp"
+#include "gate/gateway/follow.hpp"
 #include "serve/server/front.hpp"
 
 namespace tutti::gate {
 
 struct GatewaySettings : serve::FrontSettings {
   std::vector<BackendSettings> backends;
+  std::optional<ControllerSettings> controller;  // whose services are backends, too
+  std::string keys_file;  // of those who may ask beside `key`, each within its limits; "": there are none
+  Duration look_at_keys_every = 1s;
   Looking looking;
   Duration wait_time_max = 60s;       // that a request waits until somebody can be asked
   std::size_t requests_max = 10'000;  // that are not answered yet
@@ -39,6 +45,8 @@ class Gateway {
   std::uint16_t port() const;
   // Hears on the loop of each backend that can be asked, or cannot be any more. Before run().
   void when_turned(Backends::Turned turned);
+  // Hears on the loop what is wrong with the controller or with the file of keys. Before run().
+  void when_wrong(Follow::Say say);
   // The first signal that asks the process to end drains, the second stops. Before run().
   void drain_when_asked();
   // That second signal, after run(); 0: there was none.

@@ -5,6 +5,7 @@
 
 #include "serve/api/answer.hpp"
 #include "serve/infer/answer.hpp"
+#include "serve/server/front.hpp"
 
 namespace tutti::gate {
 namespace {
@@ -30,11 +31,19 @@ net::Response refusal_of(Protocol protocol, int status, const Error& error, std:
           .retry_after_seconds = status == 503 || status == 429 ? retry_after_seconds : 0};
 }
 
+net::Response refusal_of_unknown(Protocol protocol, const std::string& model) {
+  const Error error = model.empty() ? invalid("is missing, and several models are served here")
+                                    : invalid("no engine here serves '" + model.substr(0, 256) + "'");
+  return refusal_of(protocol, 404, Error(error).within("model").remedy("/v1/models lists what is served"),
+                    "model_not_found");
+}
+
 Passage::Passage(House& house, std::shared_ptr<net::Exchange> exchange, Errand errand,
                  std::function<void()> over)
     : house_(house),
       exchange_(std::move(exchange)),
       errand_(std::move(errand)),
+      wanted_{.protocol = errand_.protocol, .model = errand_.model},
       over_(std::move(over)),
       asked_at_(SteadyClock::now()),
       story_(errand_.ask.may_go_on, errand_.wants_comments) {}
@@ -45,6 +54,11 @@ Passage::~Passage() {
 }
 
 void Passage::begin() { attempt(); }
+
+std::int64_t Passage::tokens() const {
+  if (!story_.has_begun()) return told_tokens_;
+  return errand_.ask.prompt_tokens + static_cast<std::int64_t>(std::max(story_.tokens(), story_.events()));
+}
 
 void Passage::look_again() {
   if (!is_waiting_) return;
@@ -64,7 +78,8 @@ void Passage::attempt() {
       errand_.ask.prompt_tokens,
       std::max<std::int64_t>(errand_.ask.answer_tokens - static_cast<std::int64_t>(story_.tokens()), 0),
       errand_.ask.marks};
-  turn_ = house_.backends.choose(errand_.protocol, errand_.model, burden, tried_);
+  if (!std::exchange(is_drawn_, true)) wanted_.version = house_.backends.draw(errand_.model);
+  turn_ = house_.backends.choose(wanted_, burden, tried_);
   if (!turn_) return wait();
   is_waiting_ = false;
   deadline_.reset();
@@ -75,16 +90,26 @@ void Passage::attempt() {
 void Passage::wait() {
   const bool is_told = refusal_ && (refusal_->status == 429 || refusal_->status == 404);
   if (is_told && !story_.has_begun()) return answer(std::move(*refusal_));
-  // Who is full has room again sooner than he is looked at.
-  if (refusal_ && story_.has_begun()) {
+  if (!story_.has_begun() && house_.backends.is_settled() &&
+      !house_.backends.knows(errand_.protocol, errand_.model))
+    return answer(refusal_of_unknown(errand_.protocol, errand_.model));
+  if (story_.has_begun() && !house_.backends.may_come(wanted_)) {
+    ++house_.counts.streams_broken;
+    return end(502, failed("the engine broke off, and there is no other one of its version any more"));
+  }
+  // Who is full, or not ready, may be asked again sooner than he is looked at.
+  if (refusal_) {
     tried_.clear();
     again_ = house_.loop.after(full_pause, [this] { attempt(); });
   }
   if (std::exchange(is_waiting_, true) && deadline_) return;
-  deadline_ = house_.loop.after(house_.wait_time_max, [this] {
-    if (refusal_ && !story_.has_begun()) return answer(std::move(*refusal_));
-    end(503, failed("nobody who serves this model can be asked now").remedy("ask again in a while"));
-  });
+  deadline_ = house_.loop.after(house_.wait_time_max, [this] { refuse_waiting(); });
+  if (house_.waits) house_.waits(errand_.model);
+}
+
+void Passage::refuse_waiting() {
+  if (refusal_ && !story_.has_begun()) return answer(std::move(*refusal_));
+  end(503, failed("nobody who serves this model can be asked now").remedy("ask again in a while"));
 }
 
 void Passage::call() {
@@ -102,7 +127,10 @@ void Passage::call() {
                                  : net::make_text(with_member(body, resume_member, rest));
   }
   if (errand_.ask.may_go_on || errand_.wants_comments) outgoing.headers[resumable_header] = "1";
+  // Servers of others learn nothing of our clients.
+  if (!turn_->service.empty()) outgoing.headers[serve::asker_header] = errand_.asker;
   is_stream_ = false;
+  called_at_ = SteadyClock::now();
   const auto self = weak_from_this();
   call_ = house_.backends.call(turn_->backend, std::move(outgoing),
                                {.on_head =
@@ -142,6 +170,9 @@ void Passage::take_story(const std::string& piece) {
   auto out = story_.take(piece);
   if (!out) return ask_another(out.error().text(), true);
   if (!out->empty()) {
+    // What follows is this version's, too.
+    wanted_.version = turn_->version;
+    wanted_.is_only_version = true;
     note_first_byte();
     write(std::move(*out));
   }
@@ -153,12 +184,14 @@ void Passage::take_end(const Result<>& end) {
   if (!end) return ask_another(end.error().text(), true);
   if (!is_stream_) return tell_whole();
   if (!story_.is_whole()) return ask_another("it broke off in the middle of a stream", true);
+  note_answer(false);
   give_turn_back();
   end_stream();
 }
 
 void Passage::tell_whole() {
   if (refuses_us(head_.status)) return ask_another("it refuses the gateway's key", true);
+  if (head_.status == 200 && errand_.protocol == Protocol::openai) told_tokens_ = told_tokens(collected_);
   net::Response response{.status = head_.status,
                          .body = std::move(collected_),
                          .type = head_.type,
@@ -171,12 +204,20 @@ void Passage::tell_whole() {
   // What is wrong with the rest of a story was not wrong with its beginning.
   if (story_.has_begun())
     return ask_another("it does not go on with a stream: " + std::to_string(head_.status), false);
+  note_answer(response.status >= 500);
   give_turn_back();
   answer(std::move(response));
 }
 
+// Of a replica's service, for the controller. Who is on his way out fails as he was asked to.
+void Passage::note_answer(bool is_failure) {
+  if (turn_->service.empty() || (is_failure && house_.backends.is_leaving(turn_->backend))) return;
+  house_.tallies.answered({turn_->service, turn_->version}, is_failure);
+}
+
 void Passage::ask_another(const std::string& problem, bool is_his_fault) {
   const BackendId before = turn_->backend;
+  if (is_his_fault && !story_.is_given_up()) note_answer(true);
   give_turn_back();
   drop_collected();
   tried_.insert(before);
@@ -216,7 +257,10 @@ void Passage::end(int status, const Error& error) {
 
 void Passage::note_first_byte() {
   if (std::exchange(is_first_byte_noted_, true)) return;
-  house_.counts.first_byte.add(in_seconds(SteadyClock::now() - asked_at_));
+  const auto now = SteadyClock::now();
+  house_.counts.first_byte.add(in_seconds(now - asked_at_));
+  if (is_stream_ && turn_ && !turn_->service.empty())
+    house_.tallies.first_token({turn_->service, turn_->version}, now - called_at_);
 }
 
 void Passage::answer(net::Response response) {

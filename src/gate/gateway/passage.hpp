@@ -14,6 +14,7 @@
 #include "gate/ask/ask.hpp"
 #include "gate/gateway/backends.hpp"
 #include "gate/gateway/counts.hpp"
+#include "gate/route/tallies.hpp"
 #include "gate/story/story.hpp"
 #include "net/http/caller.hpp"
 #include "net/http/http.hpp"
@@ -43,6 +44,8 @@ struct Errand {
   Ask ask;
   std::map<std::string, std::string> headers = {};
   bool wants_comments = false;  // the client asks for the tokens, too
+  std::string asker;            // between whom the order is fair: a key, or an address
+  std::int64_t priority = 0;    // of two who wait, the higher one goes first
 };
 
 // What all of them share.
@@ -50,8 +53,10 @@ struct House {
   net::Loop& loop;
   Backends& backends;
   Counts& counts;
-  Duration wait_time_max{};         // for somebody who can be asked
-  std::size_t collected_bytes = 0;  // of whole answers that are not told yet
+  Tallies& tallies;
+  Duration wait_time_max{};                             // for somebody who can be asked
+  std::function<void(const std::string& model)> waits;  // one has begun to
+  std::size_t collected_bytes = 0;                      // of whole answers that are not told yet
 };
 
 class Passage : public std::enable_shared_from_this<Passage> {
@@ -64,6 +69,10 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
   void begin();
   bool is_waiting() const { return is_waiting_; }
+  const std::string& model() const { return errand_.model; }
+  std::int64_t priority() const { return errand_.priority; }
+  // What it has taken so far, prompt and all: as it was told, or about.
+  std::int64_t tokens() const;
   // Somebody can be asked who could not be before.
   void look_again();
   // He does not answer any more: another one is asked, where that is possible.
@@ -76,6 +85,8 @@ class Passage : public std::enable_shared_from_this<Passage> {
  private:
   void attempt();
   void wait();
+  void refuse_waiting();
+  void note_answer(bool is_failure);
   void call();
   void take_head(net::AnswerHead head);
   void take_piece(const std::string& piece);
@@ -95,6 +106,8 @@ class Passage : public std::enable_shared_from_this<Passage> {
   House& house_;
   const std::shared_ptr<net::Exchange> exchange_;
   const Errand errand_;
+  Wanted wanted_;
+  bool is_drawn_ = false;  // the version, of which there may be any
   std::function<void()> over_;
   const SteadyClock::time_point asked_at_;
 
@@ -102,6 +115,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::optional<Backends::Turn> turn_;
   std::unique_ptr<net::Call> call_;
   net::AnswerHead head_;
+  SteadyClock::time_point called_at_;
   bool is_stream_ = false;
   std::string collected_;
   std::size_t collected_bytes_ = 0;  // that count for it
@@ -109,6 +123,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   Story story_;
   std::set<BackendId> tried_;
   std::optional<net::Response> refusal_;  // the last one
+  std::int64_t told_tokens_ = 0;          // by a whole answer
   int deaths_ = 0;
   bool is_waiting_ = false;
   std::shared_ptr<net::Loop::Handle> deadline_;  // while it waits
@@ -122,6 +137,8 @@ class Passage : public std::enable_shared_from_this<Passage> {
   bool is_first_byte_noted_ = false;
 };
 
+// Nobody serves a model of this name.
+net::Response refusal_of_unknown(Protocol protocol, const std::string& model);
 // In the words of the protocol.
 net::Response refusal_of(Protocol protocol, int status, const Error& error, std::string_view code = {});
 

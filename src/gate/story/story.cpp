@@ -115,6 +115,7 @@ bool Story::take_event(std::string_view event, std::string& out) {
   // Whoever goes on behind the last token says once more why it ends there.
   if (event.find(finish_member) != std::string_view::npos && std::exchange(is_finished_, true)) return true;
   out += kept;
+  events_ += has_data && !is_last ? 1 : 0;
   has_begun_ = has_begun_ || !out.empty();
   return true;
 }

@@ -47,6 +47,8 @@ class Story {
   void begin_again();
 
   std::size_t tokens() const { return tokens_.size(); }
+  // That went to the client: about as many as there are tokens, where nobody tells those.
+  std::size_t events() const { return events_; }
 
  private:
   bool take_event(std::string_view event, std::string& out);
@@ -61,6 +63,7 @@ class Story {
   std::string id_;
   std::int64_t created_ = 0;
   std::vector<std::int32_t> tokens_;
+  std::size_t events_ = 0;
   bool has_begun_ = false;
   bool is_known_ = true;
   bool is_finished_ = false;  // why it ends was told
