@@ -135,7 +135,11 @@ TEST_F(GatewayProgram, SaysWhatIsWrong) {
     EXPECT_EQ(done.exit_code, 2) << done.out << done.err;
     return done.err;
   };
-  EXPECT_TRUE(has(refused({}), "--backend http://HOST:PORT names an engine"));
+  const auto nobody = run({support::tutti_program, "gateway"}, {.env = {{"TUTTI_HOME", file("home")}}});
+  EXPECT_EQ(nobody.exit_code, 2) << nobody.err;
+  EXPECT_TRUE(has(nobody.err, "--backend http://HOST:PORT names an engine")) << nobody.err;
+  EXPECT_TRUE(has(refused({"--home", file("home")}), "there is nobody to ask"));
+  EXPECT_TRUE(has(refused({"--home", file("home"), "--backend", "http://127.0.0.1:1"}), "--home"));
   EXPECT_TRUE(has(refused({"--backend", "127.0.0.1"}), "--backend"));
   EXPECT_TRUE(has(refused({"--backend", "http://127.0.0.1:1", "--listen", "0.0.0.0:0"}), "--key-file"));
   EXPECT_TRUE(
@@ -144,6 +148,74 @@ TEST_F(GatewayProgram, SaysWhatIsWrong) {
   std::filesystem::permissions(file("key"), std::filesystem::perms::owner_read);
   EXPECT_TRUE(
       has(refused({"--backend", "http://192.0.2.1:80", "--backend-key-file", file("key")}), "in the clear"));
+}
+
+TEST_F(GatewayProgram, KeysOfAFileMayAskAndNobodyElse) {
+  const std::string engine = start_engine("a");
+  support::write_text(
+      file("keys"),
+      "# SHA-256 of key-of-ada-0123456789\n"
+      "{\"name\":\"ada\",\"sha256\":\"0000000000000000000000000000000000000000000000000000000000"
+      "000000\"}\n");
+  std::filesystem::permissions(file("keys"), std::filesystem::perms(0644));
+  const auto open = run({support::tutti_program, "gateway", "--backend", engine, "--keys", file("keys")});
+  EXPECT_EQ(open.exit_code, 2);
+  EXPECT_TRUE(has(open.err, "chmod 600")) << open.err;
+  const auto hash = run({"bash", "-c", "printf %s key-of-ada-0123456789 | sha256sum | cut -c1-64"});
+  support::write_text(file("keys"), "{\"name\":\"ada\",\"sha256\":\"" + hash.out.substr(0, 64) + "\"}\n");
+  std::filesystem::permissions(file("keys"), std::filesystem::perms(0600));
+  const std::string url = start_gateway({engine}, {"--keys", file("keys")});
+  ASSERT_TRUE(said("answers: tiny"));
+  const std::vector<std::string> asks{url + "/v1/completions", "-d", R"({"prompt":"x","max_tokens":2})"};
+  EXPECT_TRUE(has(curl(asks), "key is missing or wrong"));
+  auto with_key = asks;
+  with_key.insert(with_key.end(), {"-H", "Authorization: Bearer key-of-ada-0123456789"});
+  EXPECT_TRUE(has(curl(with_key), "\"choices\""));
+  const std::string logs = read_text(file("gateway")) + read_text(file("gateway.err"));
+  EXPECT_FALSE(has(logs, "key-of-ada")) << logs;
+}
+
+TEST_F(GatewayProgram, AReplicaSaysWhetherItCanBeAsked) {
+  const std::string key(64, 'a');
+  std::filesystem::create_directory(file("secrets"));
+  support::write_text(file("secrets/engine.key"), key);
+  std::filesystem::permissions(file("secrets/engine.key"), std::filesystem::perms(0400));
+  support::Process replica({support::tutti_program, "engine", tiny_.path(), "--name", "tiny", "--device",
+                            "cpu", "--cache", "32MiB", "--threads", "1", "--replica"},
+                           file("replica"),
+                           {{"MASTER_ADDR", "127.0.0.1"},
+                            {"TUTTI_PROGRESS_FILE", file("progress")},
+                            {"TUTTI_SECRETS", file("secrets")}});
+  ASSERT_TRUE(eventually([&] { return has(read_text(file("progress")), "\n"); }))
+      << read_text(file("replica.err"));
+  const std::string word = read_text(file("progress"));
+  ASSERT_TRUE(word.starts_with("ready ")) << word;
+  const std::string url = "http://127.0.0.1:" + word.substr(6, word.size() - 7);
+  EXPECT_TRUE(has(curl({url + "/health"}), "\"cache_used\":"));
+  EXPECT_TRUE(has(curl({url + "/v1/completions", "-d", "{}"}), "key is missing or wrong"));
+  const std::string header = "Authorization: Bearer " + key;
+  EXPECT_TRUE(has(curl({url + "/v1/completions", "-H", header, "-d", R"({"prompt":"x","max_tokens":2})"}),
+                  "\"choices\""));
+  // It drains while it has something to do, and is nobody's choice from then on.
+  const support::Process reader({"curl", "-sN", url + "/v1/completions", "-H", header, "-d",
+                                 R"({"prompt":"x","max_tokens":30000,"ignore_eos":true,"stream":true})"},
+                                file("stream"));
+  ASSERT_TRUE(eventually([&] { return has(read_text(file("stream")), "data: "); }));
+  replica.signal(SIGTERM);
+  EXPECT_TRUE(eventually([&] { return read_text(file("progress")).starts_with("not ready: "); }))
+      << read_text(file("progress"));
+}
+
+TEST_F(GatewayProgram, WhoIsNoReplicaIsToldSo) {
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& progress) {
+    std::vector<std::string> words{support::tutti_program, "engine", tiny_.path(), "--replica"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const auto done = run(words, {.env = {{"TUTTI_PROGRESS_FILE", progress}, {"MASTER_ADDR", "127.0.0.1"}}});
+    EXPECT_EQ(done.exit_code, 2) << done.err;
+    return done.err;
+  };
+  EXPECT_TRUE(has(refused({}, ""), "TUTTI_PROGRESS_FILE is not set"));
+  EXPECT_TRUE(has(refused({"--listen", "127.0.0.1:1"}, file("progress")), "--listen"));
 }
 
 TEST_F(GatewayProgram, APortThatIsTakenIsNamed) {

@@ -92,6 +92,44 @@ TEST(Up, AControllerThatWasKilledComesBackAndRanksDoNotNotice) {
 }
 
 // Ranks have working folders of their own.
+TEST(Up, AGatewayComesAlongAndIsBackWhereItWas) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", home}};
+  const auto tutti = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all{support::tutti_program};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto done = support::run(all, {.env = env});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done;
+  };
+  const auto lives = [&](const std::string& address) {
+    return support::run({"curl", "-sf", "--max-time", "20", "http://" + address + "/v2/health/live"})
+               .exit_code == 0;
+  };
+  tutti({"up", "--gpus", "1"});
+  const std::string address = support::lines_of(read_text(home + "/processes/gateway.address")).front();
+  EXPECT_TRUE(lives(address)) << address;
+  // A cluster that has all its parts is told as before.
+  const auto again = support::run({support::tutti_program, "up"}, {.env = env});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_TRUE(has(again.err, "a local cluster runs already")) << again.err;
+  ::kill(std::stoi(read_text(home + "/processes/gateway")), SIGKILL);
+  ASSERT_TRUE(support::eventually([&] { return !lives(address); }));
+  const auto back = tutti({"up"});
+  EXPECT_TRUE(has(back.out, "the gateway was gone and is back at " + address)) << back.out << back.err;
+  EXPECT_TRUE(lives(address));
+  tutti({"down"});
+  EXPECT_FALSE(lives(address));
+  tutti({"up", "--gpus", "1"});
+  EXPECT_TRUE(lives(address)) << "it is where it was";
+  tutti({"down"});
+  for (const pid_t pid : support::processes_naming(home)) {
+    ADD_FAILURE() << "process " << pid << " outlived `tutti down`";
+    ::kill(pid, SIGKILL);
+  }
+}
+
 TEST(Up, WhatRanksAreToldDoesNotDependOnWhereItWasStarted) {
   const TempFolder folder;
   const std::string tutti = support::tutti_program;

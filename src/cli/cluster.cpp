@@ -80,6 +80,14 @@ Result<Cluster> Cluster::local() {
   return reach(std::move(*target), "", false);
 }
 
+Result<Cluster> Cluster::of_home(const std::string& home) {
+  auto address = first_line(home + "/address");
+  if (!address) return std::move(address).error();
+  auto target = net::parse_target(*address);
+  if (!target) return failed("there is no cluster in " + home).remedy("`tutti up` starts one");
+  return reach(std::move(*target), home + "/controller/admin.token", false);
+}
+
 Result<net::Target> Cluster::target_of(std::string address, std::string ca_file) {
   const std::string home = home_folder();
   const bool local = address.empty();

@@ -37,6 +37,8 @@ class Cluster {
   static Result<Cluster> with_login();
   // That of `tutti up` in the home folder, whatever the variables say.
   static Result<Cluster> local();
+  // The same of another home.
+  static Result<Cluster> of_home(const std::string& home);
 
   Result<nlohmann::json> get(const std::string& path, Duration time_max = answer_time_max);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
@@ -56,6 +58,8 @@ class Cluster {
   Result<> remove(const std::string& path);
   net::Client& client() { return client_; }
   std::string address() const { return target_.text(); }
+  const net::Target& target() const { return target_; }
+  const std::string& token() const { return token_; }
   // A second connection: a stream of events occupies one.
   net::Client another() const {
     net::Client client(target_, token_);

@@ -14,9 +14,11 @@
 
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
+#include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/front_flags.hpp"
 #include "cli/model_flags.hpp"
+#include "cli/replica.hpp"
 #include "cli/script_flags.hpp"
 #include "cli/terminal.hpp"
 #include "cli/worker_program.hpp"
@@ -32,6 +34,8 @@ namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t requests_limit = 1'000'000;
+// One token behind the first of its vocabulary, which every model has.
+constexpr const char* first_request = R"({"prompt":[0],"max_tokens":1})";
 
 // "25.2M parameters"
 std::string shown_parameters(std::int64_t count) {
@@ -96,15 +100,28 @@ class EngineCommand final : public Command {
         "that are taken before others hear 429, three quarters of them from one address (default: 2000)",
         {.min = 1, .max = requests_limit});
     flags.add("json", json_, "print one JSON object when it answers: model, url, memory");
+    flags.add(
+        "replica", is_replica_,
+        "the cluster has started it for a service: it listens where the cluster says, and tells when it "
+        "can be asked");
   }
 
   bool serves() const override { return true; }
 
   Result<int> run() override {
     ::signal(SIGPIPE, SIG_IGN);  // whoever reads what it says may go; others have come for its answers
+    if (is_replica_) {
+      auto found = Replica::find();
+      if (!found) return std::move(found).error();
+      replica_ = std::move(*found);
+      if (auto placed = front_flags_.settle_at(replica_->address(), replica_->key()); !placed)
+        return std::move(placed).error();
+    }
     auto settled = front_flags_.settle();
     if (!settled) return std::move(settled).error();
     settings_ = std::move(*settled);
+    settings_.names_askers = is_replica_;
+    if (replica_) settings_.identity = replica_->identity();
     if (!pooling_.empty()) {
       if (auto known = serve::parse_pooling(pooling_); !known)
         return std::move(known).error().within("--pooling");
@@ -197,6 +214,11 @@ class EngineCommand final : public Command {
     for (const serve::TensorSpec& spec : (*program)->signature().inputs)
       inputs += (inputs.empty() ? "" : ", ") + spec.name;
     server.start(name, std::move(*program));
+    if (replica_) {
+      if (auto begun = replica_->begin(server.port(), "/v2/models/" + url_encode(name) + "/ready", "");
+          !begun)
+        return begun;
+    }
     tell({{"model", name},
           {"url", FrontFlags::url(settings_, server.port(), "/v2")},
           {"memory", device},
@@ -224,6 +246,9 @@ class EngineCommand final : public Command {
     const auto context = loaded->model->limits().context;
     const std::vector<std::string> adapters = loaded->adapters;
     server.start(std::move(*loaded));
+    if (replica_) {
+      if (auto begun = replica_->begin(server.port(), "/v1/completions", first_request); !begun) return begun;
+    }
     std::string about_adapters;
     for (const std::string& adapter : adapters) about_adapters += "adapter: " + adapter + "\n";
     tell({{"model", name},
@@ -246,6 +271,8 @@ class EngineCommand final : public Command {
   std::int64_t requests_ = 2'000;
   serve::FrontSettings settings_;
   bool json_ = false;
+  bool is_replica_ = false;
+  std::unique_ptr<Replica> replica_;  // if it is one
 };
 
 }  // namespace

@@ -43,6 +43,16 @@ void FrontFlags::declare(config::Flags& flags) {
             "that requests have to end after SIGTERM or Ctrl-C (default: 30s)");
 }
 
+Result<> FrontFlags::settle_at(const std::string& address, const std::string& key) {
+  if (listen_ != usual_ || !key_file_.empty() || !settings_.tls_certificate.empty())
+    return invalid("the cluster says where it listens, and with which key")
+        .within("--replica")
+        .remedy("leave --listen, --key-file and --tls-certificate out");
+  listen_ = (address.find(':') == std::string::npos ? address : "[" + address + "]") + ":0";
+  settings_.key = key;
+  return {};
+}
+
 Result<serve::FrontSettings> FrontFlags::settle() {
   if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
   if (!key_file_.empty()) {
@@ -55,7 +65,7 @@ Result<serve::FrontSettings> FrontFlags::settle() {
 }
 
 void FrontFlags::warn_of_plain_text(const serve::FrontSettings& settings) const {
-  if (settings.tls_certificate.empty() && !serve::is_loopback(settings.address))
+  if (settings.tls_certificate.empty() && !settings.identity && !serve::is_loopback(settings.address))
     print_note("keys and texts cross the network in the clear at " + listen_ +
                "; --tls-certificate and --tls-key encrypt them");
 }
@@ -64,8 +74,8 @@ std::string FrontFlags::url(const serve::FrontSettings& settings, std::uint16_t 
                             const std::string& path) {
   const std::string host =
       settings.address.find(':') == std::string::npos ? settings.address : "[" + settings.address + "]";
-  return std::string(settings.tls_certificate.empty() ? "http" : "https") + "://" + host + ":" +
-         std::to_string(port) + path;
+  const bool is_secure = !settings.tls_certificate.empty() || settings.identity;
+  return std::string(is_secure ? "https" : "http") + "://" + host + ":" + std::to_string(port) + path;
 }
 
 }  // namespace tutti::cli

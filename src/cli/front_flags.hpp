@@ -16,9 +16,12 @@ config::Flags::Setter path_into(std::string& target);
 
 class FrontFlags {
  public:
-  explicit FrontFlags(std::string listen) : listen_(std::move(listen)) {}
+  explicit FrontFlags(std::string listen) : listen_(std::move(listen)), usual_(listen_) {}
 
   void declare(config::Flags& flags);
+  // Of one whose place is not for people to choose: a free port of that address, and this key. Before
+  // settle(); refuses a place that was given all the same.
+  Result<> settle_at(const std::string& address, const std::string& key);
   // After the flags are read: the address is parsed, the key is read.
   Result<serve::FrontSettings> settle();
 
@@ -28,6 +31,7 @@ class FrontFlags {
 
  private:
   std::string listen_;
+  const std::string usual_;
   std::string key_file_;
   std::int64_t connections_ = 2'048;
   serve::FrontSettings settings_;

@@ -1,8 +1,10 @@
 #include "cli/local.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "cli/part_note.hpp"
 #include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
+#include "net/http/client.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/leftovers.hpp"
@@ -112,6 +115,21 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log, int r
   if (char go = 0; ::read(gate[0], &go, 1) != 1) ::_exit(0);
   ::execv(arguments[0], arguments.data());
   ::_exit(127);
+}
+
+// An address of this machine at which nobody listens.
+bool is_free_here(const std::string& address) {
+  const auto target = net::parse_target(address);
+  if (!target || target->host != "127.0.0.1") return false;
+  const files::FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in wanted{};
+  wanted.sin_family = AF_INET;
+  wanted.sin_port = htons(target->port);
+  wanted.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&wanted), sizeof wanted) == 0 &&
+         ::listen(probe.get(), 1) == 0;
 }
 
 using NamedProcess = std::pair<std::string, rank::ShimProcess>;
@@ -237,6 +255,32 @@ Result<> LocalCluster::start_controller(const std::string& listen, bool accept_o
   return files::replace_file(home_ + "/address", *address + "\n");
 }
 
+std::string LocalCluster::gateway_address() const {
+  std::ifstream stream(gateway_file());
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+Result<> LocalCluster::start_gateway() {
+  std::array<int, 2> ready{};
+  if (::pipe2(ready.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
+  gateway_ready_ = files::FileDescriptor(ready[0]);
+  files::FileDescriptor writer(ready[1]);
+  const std::string before = gateway_address();
+  return start("gateway",
+               {own_program(), "gateway", "--home", home_, "--listen",
+                is_free_here(before) ? before : "127.0.0.1:0", "--ready-fd", std::to_string(writer.get())},
+               writer.get());
+}
+
+Result<> LocalCluster::wait_for_gateway() {
+  auto address = read_line(gateway_ready_.get(), ready_time_max);
+  gateway_ready_.reset();
+  if (!address) return ended("gateway", address.error().message());
+  return files::replace_file(gateway_file(), *address + "\n");
+}
+
 std::vector<std::string> LocalCluster::agent_words(const std::string& name) const {
   return {own_program(),
           "agent",
@@ -341,7 +385,7 @@ Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) const {
 // that one who was interrupted can begin again.
 Result<> LocalCluster::stop() {
   const std::vector<LocalNode> all = all_nodes();
-  std::vector<std::string> parts{"controller"};
+  std::vector<std::string> parts{"controller", "gateway"};
   for (const auto& one : all) parts.push_back("node-" + one.name);
   if (auto ended = end_parts(parts); !ended) return ended;
   for (const auto& one : all) mark_ranks_stopped(one);

@@ -1,5 +1,5 @@
 // A cluster on this machine, as processes: a controller and agents, each with a folder and a note of how it
-// was started. Used by the main thread only.
+// was started, and a gateway, which has only the note. Used by the main thread only.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "cli/local_ranks.hpp"
@@ -41,6 +42,12 @@ class LocalCluster {
   Result<> start_controller(const std::string& listen, bool accept_older_store);
   // `flags` are those of `tutti agent` beyond the ones that every local agent gets.
   Result<> start_node(const std::string& name, const std::vector<std::string>& flags);
+  // Starts the gateway, at the port that it had before if that is free; it listens when wait_for_gateway()
+  // returns.
+  Result<> start_gateway();
+  Result<> wait_for_gateway();
+  bool has_gateway() const { return living("gateway").has_value(); }
+  std::string gateway_address() const;
   // As it was started before.
   Result<> restart_node(const std::string& name);
   // Why a part that was just started is not there, from its log.
@@ -57,6 +64,7 @@ class LocalCluster {
 
  private:
   std::string note(const std::string& part) const { return home_ + "/processes/" + part; }
+  std::string gateway_file() const { return home_ + "/processes/gateway.address"; }
   std::string folder_of(const std::string& part) const {
     return part == "controller" ? home_ + "/controller" : node(part.substr(5)).folder;
   }
@@ -74,6 +82,7 @@ class LocalCluster {
   Result<> end_parts(const std::vector<std::string>& parts) const;
 
   std::string home_;
+  files::FileDescriptor gateway_ready_;               // that it writes its address to
   std::map<std::string, std::uintmax_t> log_begins_;  // of the parts that were started: what is theirs
 };
 

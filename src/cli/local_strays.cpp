@@ -26,6 +26,9 @@ constexpr std::string_view removed_lock = "lock (deleted)";
 
 std::string in_proc(pid_t pid, const std::string& what) { return "/proc/" + std::to_string(pid) + what; }
 
+constexpr std::string_view removed_mark = " (deleted)";
+constexpr std::string_view gateway_part = "gateway";
+
 // Somebody else's is not to be ended, and in another namespace the same path is another folder.
 bool is_of_this_user_and_place(pid_t pid) {
   struct stat status {};
@@ -53,6 +56,13 @@ bool writes_log_of_home(pid_t pid, const std::string& home) {
   return fs::read_symlink(in_proc(pid, "/fd/1"), closed).string().starts_with(home + "/logs/");
 }
 
+// A gateway keeps nothing in its home, and so locks nothing there.
+bool writes_removed_log(pid_t pid, const std::string& home) {
+  std::error_code closed;
+  const std::string log = fs::read_symlink(in_proc(pid, "/fd/1"), closed).string();
+  return log.starts_with(home + "/logs/") && log.ends_with(removed_mark);
+}
+
 // As it would be without links, also where it is gone, or from where on it cannot be read.
 std::string without_links(const std::string& path) {
   if (path.size() > PATH_MAX) return path;
@@ -66,13 +76,20 @@ std::string without_links(const std::string& path) {
   return path;
 }
 
-// The words of a controller or an agent whose folder is below the home, as `tutti up` starts them.
+// The words of a controller or an agent whose folder is below the home, or of its gateway, as `tutti up`
+// starts them.
 std::optional<std::string> part_below(const std::string& home, const std::vector<std::string>& words) {
-  if (words.size() < 2 || (words[1] != "controller" && words[1] != "agent")) return std::nullopt;
-  const auto flag = std::find(words.begin(), words.end(), "--data");
+  if (words.size() < 2) return std::nullopt;
+  const bool is_gateway = words[1] == gateway_part;
+  if (!is_gateway && words[1] != "controller" && words[1] != "agent") return std::nullopt;
+  const auto flag = std::find(words.begin(), words.end(), is_gateway ? "--home" : "--data");
   if (flag == words.end() || flag + 1 == words.end()) return std::nullopt;
-  if (!without_links(*(flag + 1)).starts_with(home + "/")) return std::nullopt;
+  if (!(without_links(*(flag + 1)) + "/").starts_with(home + "/")) return std::nullopt;
   return words[1];
+}
+
+bool has_lost_home(pid_t pid, const std::string& part, const std::string& home) {
+  return part == gateway_part ? writes_removed_log(pid, home) : holds_removed_lock(pid);
 }
 
 bool is_shim_of_removed(pid_t pid, const fs::path& held) {
@@ -100,7 +117,7 @@ std::vector<Stray> strays_of(const std::string& home, HomeLoss loss) {
     const auto words = rank::words_of(pid);
     if (!words) continue;
     const auto part = part_below(place, *words);
-    if (!part || !(removed ? holds_removed_lock(pid) : writes_log_of_home(pid, place))) continue;
+    if (!part || !(removed ? has_lost_home(pid, *part, place) : writes_log_of_home(pid, place))) continue;
     const auto process = rank::read_process(pid);
     if (process) strays.push_back({*part, {.pid = pid, .start_time = process->start_time}});
   }

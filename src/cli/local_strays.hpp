@@ -10,7 +10,7 @@
 namespace tutti::cli {
 
 struct Stray {
-  std::string part;  // controller, agent or shim
+  std::string part;  // controller, agent, gateway or shim
   rank::ShimProcess process;
 };
 

@@ -144,8 +144,9 @@ std::span<const CommandEntry> commands() {
           "'{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\"data\":[1,2]}]}'",
           make_engine},
       CommandEntry{
-          "gateway", "--backend URL… [flags]",
-          "Stands before several engines as if they were one.\n\n"
+          "gateway", "[--backend URL…] [flags]",
+          "Stands before several engines as if they were one: those that are named, or the replicas of the "
+          "cluster's services.\n\n"
           "A request goes to whoever serves its model and can begin with it soonest. Where an engine cannot "
           "be "
           "reached, is full or dies, another one is asked; one that dies in the middle of a stream is "

@@ -115,6 +115,7 @@ class Up final : public Command {
     if (auto fine = check_home(home); !fine) return std::move(fine).error().within("up");
     if (auto fine = check_no_copy(home); !fine) return std::move(fine).error().within("up");
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("up");
+    if (local.running() && !local.has_gateway()) return bring_gateway_back(local);
     if (local.running()) {
       return failed("a local cluster runs already at " + local.address())
           .within("up")
@@ -162,6 +163,7 @@ class Up final : public Command {
   Result<std::size_t> start_all(LocalCluster& local) const {
     if (auto started = local.start_controller("127.0.0.1:0", accept_older_store_); !started)
       return std::move(started).error();
+    if (auto started = local.start_gateway(); !started) return std::move(started).error();
     std::vector<std::string> names;
     const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
     for (const std::int64_t at : numbers_of_nodes(local)) {
@@ -171,6 +173,7 @@ class Up final : public Command {
         return std::move(started).error();
     }
     if (auto ready = wait_for_nodes(local, names); !ready) return std::move(ready).error();
+    if (auto ready = local.wait_for_gateway(); !ready) return std::move(ready).error();
     return names.size();
   }
 
@@ -179,9 +182,24 @@ class Up final : public Command {
     if (auto started = local.start_controller(local.address(), accept_older_store_); !started)
       return std::move(started).error().within("up").remedy(
           "`tutti down` ends the nodes that run on without it, and their jobs");
+    if (!local.has_gateway()) {
+      auto started = local.start_gateway();
+      if (started) started = local.wait_for_gateway();
+      if (!started) return std::move(started).error().within("up");
+    }
     if (auto ready = wait_for_nodes(local, living); !ready) return std::move(ready).error().within("up");
     std::printf("the controller was gone and is back at %s, with the %zu node%s that ran on\n",
                 local.address().c_str(), living.size(), living.size() == 1 ? "" : "s");
+    tell_of_variables();
+    return exit_success;
+  }
+
+  // Whoever asks a service finds it where it was.
+  static Result<int> bring_gateway_back(LocalCluster& local) {
+    auto started = local.start_gateway();
+    if (started) started = local.wait_for_gateway();
+    if (!started) return std::move(started).error().within("up");
+    std::printf("the gateway was gone and is back at %s\n", local.gateway_address().c_str());
     tell_of_variables();
     return exit_success;
   }
