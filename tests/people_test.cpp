@@ -156,6 +156,23 @@ class Things {
     make("PUT", "/secrets/" + path, "value");
     return path;
   }
+  // Of the user, in research; its replicas end at once.
+  static std::string service_body(const std::string& argument = "") {
+    const json job{{"command", json::array({"true", argument})}, {"queue", "research"}, {"user", "user"}};
+    return json{{"job", job}}.dump();
+  }
+  std::string service() {
+    const std::string path = "/services/" + fresh("s");
+    make("PUT", path, service_body());
+    return path;
+  }
+  std::string service_with_canary() {
+    const std::string path = service();
+    json other = json::parse(service_body("other"));
+    other["canary_share"] = 0.5;
+    make("PUT", path, other.dump());
+    return path;
+  }
   static std::string owner(const std::string& who) {
     return who == "the cluster's own" ? "?user=" + name_of(who) : "";
   }
@@ -268,6 +285,37 @@ const std::map<std::string, Row> rows{
     {"DELETE /secrets/{name}",
      {"user", [](Things& things, const auto& who) { return Question{"/secrets/" + things.secret_of(who)}; }}},
     {"POST /secret-key/rotate", {"admin"}},
+    {"GET /services", {"viewer"}},
+    {"GET /services/{name}",
+     {"viewer", [](Things& things, const auto&) { return Question{things.service()}; }, 200, 404}},
+    {"PUT /services/{name}",
+     {"user",
+      [](Things& things, const auto&) {
+        return Question{"/services/" + things.fresh("s"), Things::service_body()};
+      },
+      200, 403}},
+    {"POST /services/{name}/scale",
+     {"user",
+      [](Things& things, const auto&) {
+        return Question{things.service() + "/scale", R"({"replicas_min":1,"replicas_max":2})"};
+      },
+      200, 400}},
+    {"POST /services/{name}/promote",
+     {"user", [](Things& things, const auto&) { return Question{things.service_with_canary() + "/promote"}; },
+      200, 400}},
+    {"POST /services/{name}/rollback",
+     {"user",
+      [](Things& things, const auto&) { return Question{things.service_with_canary() + "/rollback"}; }, 200,
+      400}},
+    {"DELETE /services/{name}",
+     {"user", [](Things& things, const auto&) { return Question{things.service()}; }, 200, 400}},
+    {"GET /services/routes", {"operator"}},
+    {"POST /services/told",
+     {"operator",
+      [](Things&, const auto&) {
+        return Question{"/services/told", R"({"gateway":"g1"})"};
+      }}},
+    {"GET /gateways", {"viewer"}},
     {"POST /jobs/remove",
      {"queue-admin",
       [](Things& things, const auto&) {

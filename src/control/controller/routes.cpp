@@ -61,9 +61,10 @@ std::string_view name_of(Format format) {
 std::span<const Route> routes() {
   static const std::vector<Route> all = [] {
     std::vector<Route> rows;
-    for (const auto family : {cluster_routes(), login_routes(), job_routes(), explain_routes(), node_routes(),
-                              join_routes(), authority_routes(), queue_routes(), people_routes(),
-                              fabric_routes(), blob_routes(), audit_routes(), secret_routes()})
+    for (const auto family :
+         {cluster_routes(), login_routes(), job_routes(), explain_routes(), node_routes(), join_routes(),
+          authority_routes(), queue_routes(), people_routes(), fabric_routes(), blob_routes(), audit_routes(),
+          secret_routes(), service_routes()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

@@ -111,5 +111,6 @@ std::span<const Route> fabric_routes();
 std::span<const Route> blob_routes();
 std::span<const Route> audit_routes();
 std::span<const Route> secret_routes();
+std::span<const Route> service_routes();
 
 }  // namespace tutti::controller

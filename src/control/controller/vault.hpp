@@ -38,6 +38,10 @@ class Vault {
   Result<std::string> make_key();
   void settle();
 
+  // On the core's thread, without the disk: for those who may have it.
+  Result<std::string> open(const cluster::State& state, const cluster::Secret& secret) const {
+    return sealer_.open(state.cluster_id, secret);
+  }
   // Why what is sealed cannot be opened; "" if it can. Any thread.
   std::string trouble(const cluster::State& state) const;
 
