@@ -95,7 +95,7 @@ class Letters {
  private:
   // Opened once for the starts of a gang, which follow each other.
   Result<std::vector<wire::SecretValue>> secrets_of(const cluster::Job& job) {
-    if (job.spec.secrets.empty()) return std::vector<wire::SecretValue>();
+    if (job.spec.secrets.empty() && !job.spec.service) return std::vector<wire::SecretValue>();
     if (secrets_job_ == job.id) return secrets_;
     const auto sealed = cluster::secrets_of(state_, job.spec);
     if (!sealed) return failed(sealed.error().message());

@@ -184,5 +184,26 @@ TEST_F(OutboxTest, ValuesOfSecretsAreInTheMessagesAloneAndAJobWithoutThemIsHeld)
   EXPECT_TRUE(turns.state().jobs.at(cluster::JobId(2)).placed());
 }
 
+TEST_F(OutboxTest, AReplicaGetsTheKeyOfItsServiceWithoutAskingForIt) {
+  join(1, 1);
+  turns.open_secrets_with(
+      [](const std::string&, const cluster::Secret&) -> Result<std::string> { return std::string("key"); });
+  cluster::Serve serve;
+  serve.name = "chat";
+  serve.replica = spec(1);
+  serve.replica.user = "ada";
+  serve.key = {.id = {cluster::SecretId::Of::service, "chat", std::string(cluster::engine_key_name)},
+               .key = "k",
+               .sealed = std::string(40, 's'),
+               .bytes = 3};
+  const auto started = happen(serve);
+  ASSERT_EQ(started.delivery.messages.size(), 1U) << "in the turn in which it was asked for";
+  const auto start =
+      std::get<wire::StartRanks>(*wire::decode_controller_message(started.delivery.messages[0].frame));
+  ASSERT_EQ(start.secrets.size(), 1U);
+  EXPECT_EQ(start.secrets[0].name, cluster::engine_key_name);
+  EXPECT_EQ(start.secrets[0].value, "key");
+}
+
 }  // namespace
 }  // namespace tutti::driver
