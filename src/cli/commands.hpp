@@ -36,6 +36,8 @@ std::unique_ptr<Command> make_logout();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_engine();
 std::unique_ptr<Command> make_gateway();
+std::unique_ptr<Command> make_serve();
+std::unique_ptr<Command> make_services();
 std::unique_ptr<Command> make_chat();
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_model();

@@ -57,6 +57,10 @@ Result<json> read_array(Cluster& cluster, const std::string& job) {
   return elements;
 }
 
+bool names_job(const std::string& word) {
+  return word.find_first_not_of("0123456789[]") == std::string::npos || !cluster::check_service_name(word);
+}
+
 Result<std::string> job_id(Cluster& cluster, const std::string& word) {
   const auto bracket = word.find('[');
   if (bracket == std::string::npos || !word.ends_with(']')) return word;

@@ -30,6 +30,9 @@ Result<nlohmann::json> read_jobs(Cluster& cluster, const std::string& query, std
 // The elements of the array that the job belongs to, in order.
 Result<nlohmann::json> read_array(Cluster& cluster, const std::string& job);
 
+// Is it the id of a job, and not the name of a service?
+bool names_job(const std::string& word);
+
 // The id of "7", or of "7[3]", which is how `tutti jobs` shows element 3 of the array of job 7.
 Result<std::string> job_id(Cluster& cluster, const std::string& word);
 

@@ -20,7 +20,7 @@ constexpr auto ends_read_every = std::chrono::seconds(1);
 class Logs final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("JOB", options_.job, "the job's id");
+    flags.add_word("JOB", options_.job, "the job's id, or the name of a service: of each of its replicas");
     flags.add("follow", follow_, "go on until the job ends");
     flags.add("rank", options_.rank, "only this rank", {.min = 0, .max = 1 << 24});
     flags.add("tail", options_.tail_lines,
@@ -36,6 +36,7 @@ class Logs final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    if (!names_job(options_.job)) return of_service(*cluster);
     auto named = job_id(*cluster, options_.job);
     if (!named) return std::move(named).error().within("logs");
     options_.job = *named;
@@ -65,6 +66,30 @@ class Logs final : public Command {
   }
 
  private:
+  // One after the other: [job.rank].
+  Result<int> of_service(Cluster& cluster) {
+    const std::string name = options_.job;
+    auto service = cluster.get("services/" + url_encode(name));
+    if (!service) return std::move(service).error().within("logs " + name);
+    const auto& replicas = service->at("replicas");
+    if (follow_ && replicas.size() > 1)
+      return invalid("it has " + std::to_string(replicas.size()) + " replicas")
+          .within("logs --follow " + name)
+          .remedy("`tutti show " + name + "` lists them; `tutti logs --follow JOB` follows one");
+    options_.prefix = !no_prefix_;
+    options_.says_end = false;
+    options_.only_logs = true;
+    int worst = exit_success;
+    for (const auto& replica : replicas) {
+      options_.job = text_of(replica, "job");
+      options_.label = options_.job + ".";
+      auto done = print(cluster);
+      if (!done) return done;
+      worst = std::max(worst, *done);
+    }
+    return worst;
+  }
+
   Result<int> print(Cluster& cluster) const {
     return follow_ ? tutti::cli::follow(cluster, options_) : print_logs(cluster, options_);
   }

@@ -1,4 +1,5 @@
-// `tutti show`: one job, why it waits, where it runs, why it failed.
+// `tutti show`: one job, why it waits, where it runs, why it failed; or one service with its replicas.
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -27,13 +28,14 @@ std::string shown_word(const std::string& word) {
 class Show final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("JOB", job_, "the job's id");
+    flags.add_word("JOB", job_, "the job's id, or the name of a service");
     flags.add("json", json_, "a JSON object");
   }
 
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    if (!names_job(job_)) return show_service(*cluster);
     auto id = job_id(*cluster, job_);
     if (!id) return std::move(id).error().within("show");
     auto job = cluster->get("jobs/" + url_encode(*id));
@@ -47,6 +49,60 @@ class Show final : public Command {
   }
 
  private:
+  Result<int> show_service(Cluster& cluster) const {
+    auto service = cluster.get("services/" + url_encode(job_));
+    if (!service) return std::move(service).error().within("show " + job_);
+    if (json_)
+      std::printf("%s\n", service->dump().c_str());
+    else
+      print_text(service_text(*service));
+    return exit_success;
+  }
+
+  static std::string service_text(const json& service) {
+    std::string text = "service " + text_of(service, "name") + "  " + text_of(service, "state") + "\n";
+    std::string command;
+    for (const auto& word : service.at("command"))
+      command += (command.empty() ? "" : " ") + shown_word(word.get<std::string>());
+    text += "  command    " + command + "\n";
+    text += "  version    " + std::to_string(service.value("version", 0));
+    if (service.contains("next_version"))
+      text += ", and " + std::to_string(service.value("next_version", 0)) +
+              (service.contains("canary_share")
+                   ? " as a canary for " + short_number(service.value("canary_share", 0.0) * 100) + "%"
+                   : " takes its place");
+    text += "\n  replicas   " + std::to_string(service.value("replicas_ready", 0)) + " ready of " +
+            std::to_string(service.value("replicas_wanted", 0)) + " wanted, " +
+            std::to_string(service.value("replicas_min", 0)) + " at least, " +
+            std::to_string(service.value("replicas_max", 0)) + " at most, queue " +
+            text_of(service, "queue") + ", user " + text_of(service, "user") + "\n";
+    text += "  changed    " + local_date_time(text_of(service, "changed_at")) + ": " +
+            text_of(service, "last_change") + "\n";
+    if (service.contains("demand")) {
+      const json& demand = service.at("demand");
+      text += "  asked      " + text_of(demand, "waiting") + " wait, " + text_of(demand, "running") +
+              " run, caches used to " + short_number(std::round(demand.value("cache_used", 0.0) * 100)) + "%";
+      if (const double ttft = demand.value("ttft_p90_ms", 0.0); ttft > 0)
+        text += ", first tokens within " + short_number(std::round(ttft)) + " ms (p90)";
+      text += "\n";
+    }
+    const std::string reason = with_local_times(text_of(service, "reason"));
+    if (!reason.empty()) text += "  because    " + reason + "\n";
+    return text + replicas(service);
+  }
+
+  static std::string replicas(const json& service) {
+    if (service.at("replicas").empty()) return "";
+    TextTable table({"  JOB", "VERSION", "STATE", "NODE", "URL"});
+    for (const auto& replica : service.at("replicas")) {
+      const std::string node = text_of(replica, "node");
+      const std::string url = text_of(replica, "url");
+      table.add({"  " + text_of(replica, "job"), std::to_string(replica.value("version", 0)),
+                 text_of(replica, "state"), node.empty() ? "-" : node, url.empty() ? "-" : url});
+    }
+    return table.text();
+  }
+
   static std::string text(Cluster& cluster, const json& job) {
     const std::string state = text_of(job, "state");
     std::string text =

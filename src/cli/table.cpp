@@ -144,6 +144,24 @@ std::span<const CommandEntry> commands() {
           "'{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\"data\":[1,2]}]}'",
           make_engine},
       CommandEntry{
+          "serve", "MODEL|update NAME MODEL|scale NAME|promote NAME|rollback NAME|stop NAME [flags]",
+          "Makes a model a service of the cluster: replicas that answer behind a gateway, as many as it "
+          "takes.\n\n"
+          "Each replica is a job that runs `tutti engine`. One that ends is started again; more come when "
+          "requests wait, and with --replicas 0:N none is left when nobody asks: the next request wakes one. "
+          "A new version takes the place of the old one replica by replica, without a request that fails; as "
+          "a "
+          "canary it gets a part of the requests first, and is promoted or rolled back by how it does:\n\n"
+          "  tutti serve runs/small --name chat --replicas 1:4\n"
+          "  tutti serve update chat runs/better --canary 10%\n"
+          "  tutti serve promote chat\n"
+          "  tutti serve stop chat\n\n"
+          "What it was promoted or rolled back for stands in `tutti show NAME`.",
+          make_serve},
+      CommandEntry{"services", "[flags]",
+                   "Lists services: what they serve, how many replicas answer, and what is under way.",
+                   make_services},
+      CommandEntry{
           "gateway", "[--backend URL…] [flags]",
           "Stands before several engines as if they were one: those that are named, or the replicas of the "
           "cluster's services.\n\n"
