@@ -1,5 +1,6 @@
 // bench/services: what a gateway adds to an answer and how many requests it passes on with one core, in front
-// of engines that only pretend; how soon streams go on when one of the engines is killed.
+// of engines that only pretend; how soon streams go on when one of the engines is killed, and what it adds
+// when a service wakes.
 #include <pthread.h>
 #include <time.h>
 
@@ -17,6 +18,7 @@
 #include "common/report.hpp"
 #include "gate/gateway/gateway.hpp"
 #include "net/http/caller.hpp"
+#include "net/http/client.hpp"
 #include "net/http/server.hpp"
 
 namespace tutti::bench {
@@ -27,6 +29,7 @@ constexpr int events_of_a_stream = 64;
 constexpr Duration event_every = 20ms;
 constexpr Duration measured_for = 8s;
 constexpr int killed_streams = 64;
+constexpr int wakes = 10;
 
 double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
 
@@ -140,6 +143,43 @@ class Engine {
   std::unique_ptr<net::Server> server_;
   std::map<std::uint64_t, std::shared_ptr<Telling>> telling_;  // the loop's
   std::uint64_t last_ = 0;
+};
+
+// Pretends to be a controller with one service, which has a replica from when somebody waits for it.
+class Controller {
+ public:
+  explicit Controller(std::uint16_t replica) : replica_(replica) {
+    auto listening =
+        net::Server::listen(runner_.loop, {}, [this](const auto& exchange) { handle(exchange); });
+    if (listening) server_ = std::move(*listening);
+  }
+  ~Controller() {
+    runner_.stop();
+    server_.reset();
+  }
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+  std::uint16_t port() const { return server_ ? server_->port() : 0; }
+
+ private:
+  void handle(const std::shared_ptr<net::Exchange>& exchange) {
+    const net::Request& request = exchange->request();
+    if (request.method == "POST") {
+      const auto waiting = request.body.find("\"waiting\":");
+      is_awake_ = is_awake_ || (waiting != std::string::npos && request.body[waiting + 10] != '0');
+      return exchange->answer({.body = "{}"});
+    }
+    const std::string replica =
+        R"({"job":"1","attempt":0,"version":1,"url":"http://127.0.0.1:)" + std::to_string(replica_) + "\"}";
+    exchange->answer({.body = std::string(R"({"revision":")") + (is_awake_ ? "awake" : "asleep") +
+                              R"(","services":[{"name":"m","version":1,"replicas":[)" +
+                              (is_awake_ ? replica : "") + "]}]}"});
+  }
+
+  const std::uint16_t replica_;
+  bool is_awake_ = false;  // the loop's
+  Runner runner_;
+  std::unique_ptr<net::Server> server_;
 };
 
 // Asks again and again, so many at once.
@@ -367,6 +407,52 @@ Result<> measure_kill(Report& report) {
   return {};
 }
 
+// What is added to the time in which a replica of a service that slept begins to answer: here that is none at
+// all.
+Result<> measure_wake(Report& report) {
+  std::vector<double> waited_ms;
+  for (int times = 0; times < wakes; ++times) {
+    Engine engine(event_every);
+    Controller controller(engine.port());
+    gate::GatewaySettings settings;
+    settings.controller.emplace();
+    settings.controller->target = {.host = "127.0.0.1", .port = controller.port()};
+    auto gateway = gate::Gateway::listen(settings);
+    if (!gateway) return std::move(gateway).error();
+    std::thread thread([&] { (*gateway)->run(); });
+    {
+      net::Client client({.host = "127.0.0.1", .port = (*gateway)->port(), .who = "gateway"}, "");
+      bool knows_services = false;
+      while (!knows_services) {
+        const auto health = client.request("GET", "/health");
+        knows_services = health && health->status == 200;
+      }
+      const double asked = now_ms();
+      double heard = 0;
+      auto done = client.events(
+          "POST", "/v1/completions", R"({"model":"m","prompt":"x","stream":true})",
+          [&](std::string_view, std::string_view) {
+            heard = now_ms();
+            return false;
+          },
+          [] { return true; });
+      if (done && heard > 0) waited_ms.push_back(heard - asked);
+    }
+    (*gateway)->stop();
+    thread.join();
+  }
+  if (waited_ms.size() != static_cast<std::size_t>(wakes)) return failed("a request was not answered");
+  report.add({.name = "wake",
+              .what = "a service wakes at once: first token of who waited, worst of 10",
+              .unit = "s",
+              .tutti = *std::ranges::max_element(waited_ms) / 1e3,
+              .peer = {},
+              .peer_name = "",
+              .bar = Bar{Bar::Kind::value_at_most, 0.5},
+              .note = "median " + std::to_string(median(waited_ms) / 1e3).substr(0, 5) + " s"});
+  return {};
+}
+
 Result<> measure(const Options& options) {
   Report report("");
   report.print_head();
@@ -381,6 +467,9 @@ Result<> measure(const Options& options) {
   if (options.wants("killed")) {
     if (auto done = measure_kill(report); !done) return done;
   }
+  if (options.wants("wake")) {
+    if (auto done = measure_wake(report); !done) return done;
+  }
   return report.end(options);
 }
 
@@ -389,7 +478,7 @@ Result<> measure(const Options& options) {
 
 int main(int count, char** words) {
   const auto options =
-      tutti::bench::parse_options({words + 1, words + count}, {"added", "requests", "killed"});
+      tutti::bench::parse_options({words + 1, words + count}, {"added", "requests", "killed", "wake"});
   if (!options) return tutti::bench::exit_code("bench_services", options.error());
   return tutti::bench::exit_code("bench_services", tutti::bench::measure(*options));
 }

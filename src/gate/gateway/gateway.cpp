@@ -119,7 +119,7 @@ class Gateway::Core final : public serve::Pages {
          .handle = serve::show<Core, &Core::live>},
         {.path = "/v2/health/ready",
          .needs_key = false,
-         .summary = "200 when somebody can be asked, else 503",
+         .summary = "200 when somebody can be asked or services are known, else 503",
          .handle = serve::show<Core, &Core::health>},
         {.path = "/v2/models/{name}[/versions/{version}]",
          .summary = "what a program's engine says of it",
@@ -134,7 +134,8 @@ class Gateway::Core final : public serve::Pages {
          .handle = pass<program_page<2>>},
         {.path = "/health",
          .needs_key = false,
-         .summary = "200 when somebody can be asked, 503 while nobody can be or it drains",
+         .summary =
+             "200 when somebody can be asked or services are known, 503 while neither is so or it drains",
          .handle = serve::show<Core, &Core::health>},
         {.path = "/metrics",
          .summary =
