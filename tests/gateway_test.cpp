@@ -206,6 +206,79 @@ TEST_F(GatewayProgram, AReplicaSaysWhetherItCanBeAsked) {
       << read_text(file("progress"));
 }
 
+// A cluster with a gateway of its own, and a service of it.
+class ServicesOfACluster : public GatewayProgram {
+ protected:
+  void SetUp() override {
+    const auto up = tutti({"up", "--gpus", "1"});
+    ASSERT_EQ(up.exit_code, 0) << up.err;
+    url_ = "http://" + support::lines_of(read_text(file("home/processes/gateway.address"))).front();
+  }
+  void TearDown() override {
+    EXPECT_EQ(tutti({"down"}).exit_code, 0);
+    for (const pid_t pid : support::processes_naming(folder_.path())) {
+      ADD_FAILURE() << "process " << pid << " outlived `tutti down`";
+      ::kill(pid, SIGKILL);
+    }
+  }
+  support::Finished tutti(std::vector<std::string> words) const {
+    words.insert(words.begin(), support::tutti_program);
+    return run(words, {.env = {{"TUTTI_HOME", file("home")}}});
+  }
+  void serve(const std::string& replicas) const {
+    const auto served = tutti({"serve", tiny_.path(), "--name", "tiny", "--replicas", replicas, "--engine",
+                               "device=cpu", "--engine", "cache=32MiB", "--engine", "threads=1"});
+    ASSERT_EQ(served.exit_code, 0) << served.out << served.err;
+  }
+  // The engine that has something to do, by where it says that it is ready.
+  pid_t busy_engine() const {
+    for (const pid_t pid : support::processes_naming("--replica")) {
+      for (const std::string& entry : support::environment_of(pid)) {
+        const std::string mark = "TUTTI_PROGRESS_FILE=" + file("home");
+        if (!entry.starts_with(mark)) continue;
+        const std::string word = read_text(entry.substr(entry.find('=') + 1));
+        if (!word.starts_with("ready ")) continue;
+        const std::string health =
+            curl({"http://127.0.0.1:" + word.substr(6, word.find('\n') - 6) + "/health"});
+        if (Json::parse(health, nullptr, false).value("running", 0) > 0) return pid;
+      }
+    }
+    return -1;
+  }
+  std::string url_;
+};
+
+TEST_F(ServicesOfACluster, OneThatSleepsWakesForWhoAsks) {
+  serve("0:1");
+  const Json answer =
+      Json::parse(curl({url_ + "/v1/completions", "-d", R"({"model":"tiny","prompt":"x","max_tokens":2})"}),
+                  nullptr, false);
+  EXPECT_TRUE(answer.contains("choices")) << answer;
+  EXPECT_TRUE(has(curl({"-i", url_ + "/v1/completions", "-d", R"({"model":"none","prompt":"x"})"}), " 404 "));
+}
+
+TEST_F(ServicesOfACluster, AKilledReplicaCostsNoWordOfAStream) {
+  serve("2:2");
+  ASSERT_TRUE(eventually([&] {
+    const std::string metrics = curl({url_ + "/metrics"});
+    const auto first = metrics.find("backend_ready{");
+    return first != std::string::npos && metrics.find("backend_ready{", first + 1) != std::string::npos &&
+           !has(metrics.substr(0, metrics.find("backend_requests")), "\"} 0\n");
+  })) << curl({url_ + "/metrics"});
+  const Json body{{"model", "tiny"}, {"prompt", "Once"},   {"max_tokens", 20'000}, {"temperature", 1},
+                  {"seed", 11},      {"ignore_eos", true}, {"stream", true}};
+  const std::string expected = text_of(url_, body);
+  pid_t killed = -1;
+  const std::string text = text_of(url_, body, [&](int events) {
+    if (events != 5) return;
+    killed = busy_engine();
+    if (killed > 0) ::kill(killed, SIGKILL);
+  });
+  ASSERT_GT(killed, 0);
+  EXPECT_EQ(text, expected);
+  EXPECT_TRUE(has(curl({url_ + "/metrics"}), "tutti_gateway_streams_continued_total 1"));
+}
+
 TEST_F(GatewayProgram, WhoIsNoReplicaIsToldSo) {
   const auto refused = [&](const std::vector<std::string>& flags, const std::string& progress) {
     std::vector<std::string> words{support::tutti_program, "engine", tiny_.path(), "--replica"};
