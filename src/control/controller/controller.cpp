@@ -25,6 +25,7 @@
 #include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
+#include "control/controller/attempt_secrets.hpp"
 #include "control/controller/audit_keeper.hpp"
 #include "control/controller/authority_files.hpp"
 #include "control/controller/random_text.hpp"
@@ -415,6 +416,9 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   vault.open();
+  auto attempts = attempt_secrets(options.folder);
+  if (!attempts) return std::move(attempts).error();
+  core.give_attempts(*std::move(attempts));
   if (auto started = core.start(); !started) return started;
   if (auto started = audit.start(); !started) return started;
   api.change(core.doors_known());
