@@ -253,6 +253,18 @@ TEST_F(Gguf, SaysHowPositionsAreStretched) {
   EXPECT_FLOAT_EQ(factors.back(), 8);
   shape.rope = {.kind = model::Rope::Kind::linear, .factor = 4};
   EXPECT_EQ(std::get<double>(exported(shape).fields.at("llama.rope.scaling.factor")), 4);
+  shape = shape_of("qwen3");
+  shape.rope = {.kind = model::Rope::Kind::yarn,
+                .factor = 4,
+                .original_context = 64,
+                .attention_factor = 2 * 1.1386294};
+  const Reader yarn = exported(shape);
+  EXPECT_EQ(std::get<std::string>(yarn.fields.at("qwen3.rope.scaling.type")), "yarn");
+  EXPECT_EQ(std::get<double>(yarn.fields.at("qwen3.rope.scaling.factor")), 4);
+  EXPECT_EQ(std::get<double>(yarn.fields.at("qwen3.rope.scaling.original_context_length")), 64);
+  EXPECT_NEAR(std::get<double>(yarn.fields.at("qwen3.rope.scaling.attn_factor")), 2, 1e-6)
+      << "beside 0.1 ln 4 + 1, which is computed there";
+  EXPECT_FALSE(yarn.entries.contains("rope_freqs.weight"));
 }
 
 TEST_F(Gguf, RefusesWhatWouldBeComputedOtherwise) {
@@ -265,6 +277,17 @@ TEST_F(Gguf, RefusesWhatWouldBeComputedOtherwise) {
   shape = shape_of("qwen2");
   shape.head_size = 6;
   EXPECT_NE(why_not(shape).find("has no heads of 6 numbers each"), std::string::npos) << why_not(shape);
+  shape = shape_of("qwen2");
+  shape.rope = {.kind = model::Rope::Kind::llama3, .factor = 8, .original_context = 8};
+  EXPECT_NE(why_not(shape).find("'qwen2' has no rotary positions of the type llama3"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 64, .beta_fast = 16};
+  EXPECT_NE(why_not(shape).find("has no YaRN but with a beta_fast of 32"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 64, .truncates = false};
+  EXPECT_NE(why_not(shape).find("has no YaRN but with a beta_fast of 32"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 1};
+  shape.head_size = 64;
+  shape.hidden = 256;
+  EXPECT_NE(why_not(shape).find("has no YaRN from so short a context"), std::string::npos) << why_not(shape);
   shape = shape_of("gpt2");
   EXPECT_NE(why_not(shape, {.tokenizer = "{}"}).find("the tokenizer"), std::string::npos);
   shape.vocabulary = 100;
