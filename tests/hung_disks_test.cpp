@@ -129,8 +129,9 @@ bool waits_for_a_disk(pid_t pid) {
   return false;
 }
 
-// The trees that it removes pass through a folder that does not answer. What is to happen meanwhile is
-// nothing: that the node takes a job for longer than a lease is the proof.
+// What leaves the agent's folder passes through another one, and that does not answer: a thread of the agent
+// waits there. What is to happen meanwhile is nothing: that the node takes a job for longer than a lease is
+// the proof.
 TEST(HungDisks, ARemovalThatStandsStillCostsNoNode) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
