@@ -313,7 +313,33 @@ TEST_F(Gguf, NamesTokensAsLlamaCppDoes) {
   EXPECT_EQ(std::get<Reader::Texts>(file.fields.at("tokenizer.ggml.merges")),
             (Reader::Texts{"t h", "th e", "Ġ the"}));
   EXPECT_EQ(std::get<double>(file.fields.at("tokenizer.ggml.eos_token_id")), 259);
+  EXPECT_FALSE(file.fields.contains("tokenizer.chat_template"));
   EXPECT_EQ(std::get<std::string>(exported(shape_of("gpt2")).fields.at("tokenizer.ggml.model")), "no_vocab");
+}
+
+TEST_F(Gguf, CarriesTheChatTemplate) {
+  const Reader file = exported(shape_of("gpt2"), {.chat_template = "{{ messages }}"});
+  EXPECT_EQ(std::get<std::string>(file.fields.at("tokenizer.chat_template")), "{{ messages }}");
+}
+
+TEST_F(Gguf, RefusesATokenizerThatWouldBeFollowedOtherwise) {
+  const auto told = [&](const std::string& from, const std::string& to) {
+    std::string file = tokenizer::write_learned({});
+    const auto at = file.find(from, file.find("\"pre_tokenizer\""));
+    const auto place = at == std::string::npos ? file.find(from) : at;
+    EXPECT_NE(place, std::string::npos) << from;
+    return why_not(shape_of("gpt2"), {.tokenizer = file.replace(place, from.size(), to)});
+  };
+  std::string why = told("\"add_prefix_space\":false", "\"add_prefix_space\":true");
+  EXPECT_NE(why.find("knows no blank in front of a text"), std::string::npos) << why;
+  why = told("\"ignore_merges\":false", "\"ignore_merges\":true");
+  EXPECT_NE(why.find("knows no way to cut text into words"), std::string::npos) << why;
+  const std::string end = R"({"SpecialToken":{"id":"<|endoftext|>","type_id":0}},)";
+  why = told("\"post_processor\":null",
+             R"("post_processor":{"type":"TemplateProcessing","single":[)" + end + end +
+                 R"({"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<|endoftext|>":)"
+                 R"({"id":"<|endoftext|>","ids":[256],"tokens":["<|endoftext|>"]}}})");
+  EXPECT_NE(why.find("knows no more than one token before a text"), std::string::npos) << why;
 }
 
 TEST_F(Gguf, LeavesOffWhenItIsTold) {
