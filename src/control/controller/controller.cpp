@@ -23,6 +23,7 @@
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/files/open_files.hpp"
+#include "base/log/end_in_time.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
 #include "control/controller/attempt_secrets.hpp"
@@ -320,6 +321,8 @@ std::optional<pid_t> folder_holder(const std::string& folder) {
 
 Result<> run_controller(const ControllerOptions& options,
                         const std::function<void(const std::string&)>& ready) {
+  // Before all whose threads it ends without.
+  const EndInTime end("controller");
   auto listen = parse_listen(options.listen);
   if (!listen) return std::move(listen).error();
   const auto speech = speech_of(options, listen->host);
@@ -396,6 +399,7 @@ Result<> run_controller(const ControllerOptions& options,
   if (!identity) return std::move(identity).error();
   port.identity = std::move(*identity);
   net::limit_connections(port, files::files_to_give(files::raise_open_files().most));
+  hub.limit_audience(audience_within(port.connections, port.connections_per_address));
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
   };
@@ -433,6 +437,7 @@ Result<> run_controller(const ControllerOptions& options,
   });
   const auto signals = loop.when_asked_to_end([&](int signal) {
     log::warning("this controller ends: {}; ranks run on", ::strsignal(signal));
+    end.begin();
     loop.stop();
   });
   const std::string port_text = ":" + std::to_string((*server)->port());

@@ -61,6 +61,9 @@ class Hub {
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
   void add_log_reader(net::Exchange& exchange, const LogRequest& request, const Identity& by);
 
+  // How many may follow. Before anybody does.
+  void limit_audience(const AudienceLimits& limits) { audience_.limit(limits); }
+
   void deliver(driver::Delivery delivery);
   // Whoever follows with a token that has expired by this date is cut off.
   void shut_expired(Instant date);
