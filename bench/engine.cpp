@@ -1,10 +1,13 @@
-// bench/engine: how fast a model answers on this machine's CPUs, beside llama.cpp's own tools. Random weights
-// of the same shape and the same width on both sides, the same threads, in turns.
+// bench/engine: how fast a model answers on this machine's CPUs, beside llama.cpp's own tools and, in f32,
+// plain PyTorch. Random weights of the same shape and the same width on all sides, the same threads, in
+// turns, and answers behind prompts of the same length.
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <thread>
+
+#include <nlohmann/json.hpp>
 
 #include "common/llama_cpp.hpp"
 #include "common/measure.hpp"
@@ -141,6 +144,30 @@ Result<double> tutti_streams(serve::Model& model, int count, int generated) {
 
 int threads_here() { return static_cast<int>(std::thread::hardware_concurrency()); }
 
+constexpr const char* python = "/usr/bin/python3";
+constexpr const char* torch_program = TUTTI_SOURCE_DIR "/bench/peers/torch_llama.py";
+
+bool has_torch() { return run_command({python, "-c", "import torch"}, {}).ok(); }
+
+Result<double> torch_streams(const model::Shape& shape, int count, int generated) {
+  const nlohmann::json options{{"hidden", shape.hidden},
+                               {"layers", shape.layers},
+                               {"heads", shape.heads},
+                               {"kv_heads", shape.kv_heads},
+                               {"intermediate", shape.intermediate},
+                               {"vocabulary", shape.vocabulary},
+                               {"prompt", prompt_tokens},
+                               {"generated", generated},
+                               {"streams", count},
+                               {"threads", threads_here()}};
+  auto printed = run_command({python, torch_program, options.dump()}, {}, std::chrono::minutes(10));
+  if (!printed) return std::move(printed).error();
+  const auto said = nlohmann::json::parse(*printed, nullptr, false);
+  if (!said.is_object() || !said.contains("tokens_per_s"))
+    return failed("torch_llama.py said nothing of its speed");
+  return said["tokens_per_s"].get<double>();
+}
+
 struct Compared {
   const char* name;
   const char* what;
@@ -200,6 +227,27 @@ Result<> measure_small_floats(Bench& bench) {
                  {"small_f32", "19 M f32", small_shape(), cpu::WeightType::f32, LlamaType::f32, 1.0, 1.0, 0});
 }
 
+Result<> measure_small_torch(Bench& bench) {
+  if (!has_torch())
+    return failed("the peer is missing: no PyTorch").within(python).remedy("apt install python3-torch");
+  auto model = cpu::make_model(small_shape(), {.weights = cpu::WeightType::f32}, random_rows);
+  if (!model) return std::move(model).error();
+  for (const int count : {1, streams_of_test}) {
+    auto values = measure_in_turns({[&] { return tutti_streams(**model, count, bench.generated); },
+                                    [&] { return torch_streams(small_shape(), count, bench.generated); }},
+                                   bench.turns);
+    if (!values) return std::move(values).error();
+    bench.report.add({.name = "small_f32_torch_" + std::to_string(count),
+                      .what = "19 M f32, " + std::to_string(count) + (count == 1 ? " stream" : " streams"),
+                      .unit = "tokens/s",
+                      .tutti = median(std::move((*values)[0])),
+                      .peer = median(std::move((*values)[1])),
+                      .peer_name = "PyTorch",
+                      .bar = Bar{Bar::Kind::ratio_at_least, 1}});
+  }
+  return {};
+}
+
 Result<> measure_small_bytes(Bench& bench) {
   return compare(
       bench, {"small_int8", "19 M int8", small_shape(), cpu::WeightType::int8, LlamaType::q8_0, 1.0, 1.0, 0});
@@ -231,6 +279,7 @@ struct Part {
   bool has_peer;
 };
 constexpr std::array parts{Part{"together", measure_together, false},
+                           Part{"small-torch", measure_small_torch, false},
                            Part{"small-f32", measure_small_floats, true},
                            Part{"small-int8", measure_small_bytes, true}, Part{"large", measure_large, true}};
 

@@ -1,6 +1,6 @@
-// bench/gguf: whether llama.cpp reads what is exported for it: of each family a model of random weights,
-// saved, exported as GGUF in f32 and f16, and the tokens that llama.cpp finds likeliest beside those of the
-// engine here.
+// bench/gguf: whether llama.cpp reads what is exported for it: of each family a model of random weights and a
+// tokenizer, saved, exported as GGUF in f32 and f16; the tokens that llama.cpp finds likeliest and those into
+// which it cuts odd texts, beside the engine's and the tokenizer's here.
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -11,11 +11,13 @@
 #include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/report.hpp"
+#include "common/tokenizers.hpp"
 #include "learn/checkpoint/export.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/write.hpp"
 #include "learn/gguf/export.hpp"
 #include "learn/model/shape.hpp"
+#include "learn/tokenizer/tokenizer.hpp"
 #include "serve/cpu/model.hpp"
 #include "support/process.hpp"
 
@@ -26,6 +28,8 @@ namespace cpu = serve::cpu;
 
 constexpr std::array prompt{7, 300, 12, 4, 99, 250, 31};
 constexpr int made_tokens = 40;
+constexpr const char* chat_template =
+    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}{% endfor %}";
 constexpr double deviation = 0.15;  // of the weights: large enough that no two tokens are equally likely
 
 struct Family {
@@ -59,6 +63,13 @@ std::vector<Family> families() {
       .kind = model::Rope::Kind::llama3, .theta = 500000, .factor = 8, .original_context = 32};
   stretched.shape.tied = true;
   all.push_back(stretched);
+  Family yarn{"qwen3-yarn", shape_of("qwen3")};
+  yarn.shape.rope = {.kind = model::Rope::Kind::yarn,
+                     .theta = 100,
+                     .factor = 4,
+                     .original_context = 64,
+                     .attention_factor = 1.3};
+  all.push_back(yarn);
   return all;
 }
 
@@ -77,6 +88,7 @@ Result<checkpoint::Checkpoint> make_checkpoint(const std::string& folder, const 
     }
   }
   const checkpoint::State state{.step = 1, .model_config = model::config_json(shape)};
+  if (auto mine = checkpoint::claim(folder, {}); !mine) return std::move(mine).error();
   const auto part = checkpoint::begin(folder, state.step, {});
   if (!part) return part.error();
   auto record = checkpoint::write_file(*part, 0, pieces);
@@ -118,12 +130,59 @@ Result<std::vector<int>> their_tokens(const std::string& program, const std::str
   return made;
 }
 
+struct Reading {
+  const char* word;  // of llama-greedy
+  bool special;
+};
+constexpr std::array readings{Reading{"text", true}, Reading{"letters", false}};
+
+// Of all odd texts, in both readings, those that become the same tokens; tells of the others.
+Result<int> same_texts(const std::string& program, const std::string& model, const std::string& json) {
+  const auto tokenizer = tokenizer::Tokenizer::parse(json);
+  if (!tokenizer) return tokenizer.error();
+  int same = 0;
+  for (const Reading& reading : readings) {
+    std::vector<std::string> words{program, model, reading.word};
+    words.insert(words.end(), odd_texts().begin(), odd_texts().end());
+    auto printed = run_command(words, {});
+    if (!printed) return std::move(printed).error();
+    std::istringstream lines(*printed);
+    for (const std::string& text : odd_texts()) {
+      std::string theirs, ours;
+      std::getline(lines, theirs);
+      for (const auto token : tokenizer->encode(text, {.special = reading.special, .frame = true}))
+        ours += std::to_string(token) + " ";
+      same += static_cast<int>(ours == theirs);
+      if (ours != theirs)
+        std::printf("  %s '%s': %s, there %s\n", reading.word, text.c_str(), ours.c_str(), theirs.c_str());
+    }
+  }
+  return same;
+}
+
 // How many are the same before the first that is not.
 int same_until(const std::vector<int>& ours, const std::vector<int>& theirs) {
   const std::size_t shorter = std::min(ours.size(), theirs.size());
   const auto [at, other] =
       std::mismatch(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(shorter), theirs.begin());
   return static_cast<int>(at - ours.begin());
+}
+
+Result<> compare_texts(const std::string& family, const std::string& program, const std::string& model,
+                       Report& report) {
+  const auto carried = run_command({program, model, "template"}, {});
+  if (!carried) return carried.error();
+  if (*carried != chat_template) return failed("llama.cpp finds another chat template: " + *carried);
+  const auto same = same_texts(program, model, tokenizer_of(family));
+  if (!same) return same.error();
+  const auto all = static_cast<double>(odd_texts().size() * readings.size());
+  report.add({.name = family + "_texts",
+              .what = family + ", texts of the same tokens",
+              .unit = "texts",
+              .tutti = *same,
+              .peer = all,
+              .bar = Bar{Bar::Kind::value_at_least, all}});
+  return {};
 }
 
 Result<> compare(const Family& family, const std::string& program, const support::TempFolder& folder,
@@ -134,7 +193,8 @@ Result<> compare(const Family& family, const std::string& program, const support
   if (!checkpoint) return std::move(checkpoint).error();
   for (const auto type : {safetensors::Type::f32, safetensors::Type::f16}) {
     const std::string name(type == safetensors::Type::f32 ? "f32" : "f16");
-    const checkpoint::ExportOptions options{.type = type};
+    const checkpoint::ExportOptions options{
+        .type = type, .tokenizer = tokenizer_of(family.name), .chat_template = chat_template};
     if (auto done = checkpoint::export_hf(*checkpoint, at + "/hf-" + name, options); !done) return done;
     if (auto done = gguf::export_gguf(*checkpoint, at + "/" + name + ".gguf", options); !done) return done;
     auto ours = our_tokens(at + "/hf-" + name);
@@ -148,7 +208,7 @@ Result<> compare(const Family& family, const std::string& program, const support
                 .peer = made_tokens,
                 .bar = Bar{Bar::Kind::value_at_least, made_tokens}});
   }
-  return {};
+  return compare_texts(family.name, program, at + "/f32.gguf", report);
 }
 
 Result<> run(const std::vector<std::string>& words) {

@@ -2,9 +2,11 @@
 # bench/serve_http: a model of random weights behind `tutti engine`: start to first token, and streams through HTTP.
 #   bench/serve_http.sh BIN [DEVICE [1.1B|25M]]
 # BIN is a folder with tutti and, for the device cuda, a tutti-worker that was built with CUDA: tutti may come from another
-# machine. On a GPU the 1.1B is measured beside the engine alone; on CPUs `./dev bench serve` does that. TRACE names a trace to replay,
-# such as azure2023_code.csv.gz. Needs curl, and python3 with torch to write the weights.
+# machine. On a GPU the 1.1B is measured beside the engine alone, and its bars are an H200's; on CPUs `./dev bench serve` does that.
+# TRACE names a trace to replay, such as azure2023_code.csv.gz. Needs curl, and python3 with torch to write the weights.
 set -euo pipefail
+# shellcheck source=bench/common/bars.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common/bars.sh"
 bin=$1 device=${2:-cpu} size=${3:-25M}
 work=$(mktemp -d)
 engine=''
@@ -15,8 +17,8 @@ finish() {
 trap finish EXIT
 
 case $size in
-  1.1B) shape='2048 22 32 4 5632 32000 8192' type=bfloat16 streams='1 64 256' ;;
-  25M) shape='512 6 8 8 1536 8192 2048' type=float32 streams='1 16' ;;
+  1.1B) shape='2048 22 32 4 5632 32000 8192' type=bfloat16 streams='1 64 256' start_ms_max=5000 ;;
+  25M) shape='512 6 8 8 1536 8192 2048' type=float32 streams='1 16' start_ms_max=2000 ;;
   *) echo "serve_http.sh: unknown size '$size'" >&2 && exit 2 ;;
 esac
 # shellcheck disable=SC2086 # a list of numbers
@@ -93,9 +95,12 @@ for _ in 1 2 3; do
   began=$(date +%s%N)
   start
   curl -sf "$url/completions" -d '{"prompt":"Once","max_tokens":1}' >/dev/null
-  echo "start to first token: $((($(date +%s%N) - began) / 1000000)) ms"
+  echo "start to first token: $((($(date +%s%N) - began) / 1000000)) ms" | tee -a "$work/starts"
   stop
 done
+if [[ $device == cuda || $size == 25M ]]; then
+  bar 'start to first token, ms, the second of three' "$(tr -dc '0-9\n' <"$work/starts" | sort -n | sed -n 2p)" 'at most' "$start_ms_max"
+fi
 start
 cat "$work/told"
 for count in $streams; do
@@ -111,6 +116,9 @@ if [[ $size == 1.1B ]]; then
   "$bin/tutti" bench serve "$url" --concurrency 8 --requests 8 --prompt-tokens 4096 --output-tokens 64
   wait "$answers"
   cat "$work/answers"
+  if [[ $device == cuda ]]; then
+    bar 'longest pause of an answer, ms' "$(sed -n 's/^ *longest pause .* max *\([0-9.]*\) ms.*/\1/p' "$work/answers")" 'at most' 50
+  fi
 fi
 if [[ ${TRACE:-} ]]; then
   echo "== ${TRACE##*/}"
@@ -125,6 +133,8 @@ if [[ $device == cuda && $size == 1.1B ]]; then
     http=$(sed -n 's/^ *next token *p50 *\([0-9.]*\) ms.*/\1/p' "$work/streams-$count")
     alone=$(sed -n "s/^engine, *$count requests.*: \([0-9]*\) tokens.*/\1/p" "$work/alone" | sort -n | tail -1)
     awk -v count="$count" -v http="$http" -v alone="$alone" \
-      'BEGIN {own = count * 1000 / alone; printf "%d %.2f %.2f %.0f%%\n", count, http, own, 100 * own / http}'
+      'BEGIN {own = count * 1000 / alone; printf "%d %.2f %.2f %.0f%%\n", count, http, own, 100 * own / http}' | tee "$work/share"
+    if ((count > 1)); then bar "$count streams through HTTP, % of the engine" "$(sed 's/.* \(.*\)%/\1/' "$work/share")" 'at least' 90; fi
   done
 fi
+end_bars

@@ -5,6 +5,8 @@
 # @node-llama-cpp/linux-x64-cuda has them built), and with the package gguf of its source. Needs python3 with numpy.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=bench/common/bars.sh
+source "$here/common/bars.sh"
 worker=$1 llama=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,5 +20,7 @@ done
 echo "== tokens a second: streams, tutti, llama.cpp (flash attention), ratio; bar 1.3 for 1 and 64"
 for streams in 1 64 256; do
   own=$(sed -n "s/^engine, *$streams requests.*: \([0-9]*\) tokens.*/\1/p" "$work/own" | sort -n | tail -1)
-  sort -k2,2nr "$work/peer" | awk -v streams="$streams" -v own="$own" '$1 == streams {printf "%d %d %d (%s) %.2f\n", streams, own, $2, $3, own / $2; exit}'
+  sort -k2,2nr "$work/peer" | awk -v streams="$streams" -v own="$own" '$1 == streams {printf "%d %d %d (%s) %.2f\n", streams, own, $2, $3, own / $2; exit}' | tee "$work/ratio"
+  if ((streams <= 64)); then bar "$streams streams beside llama.cpp" "$(sed 's/.* //' "$work/ratio")" 'at least' 1.3; fi
 done
+end_bars

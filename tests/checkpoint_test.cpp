@@ -171,11 +171,13 @@ TEST_F(CheckpointCommand, VerifiesEveryByte) {
 TEST_F(CheckpointCommand, ExportsTheNewestForHuggingFace) {
   const std::string tokenizer = tokenizer::Tokenizer::bytes().json();
   write_text(file("tokenizer.json"), tokenizer);
+  write_text(file("tokenizer_config.json"), R"({"chat_template":"{{ messages[0]['content'] }}"})");
   const auto done = tutti({"export", run_folder(), "--format", "hf", "--out", file("out"), "--type", "bf16",
                            "--tokenizer", file("tokenizer.json")});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out, "step 200 is in " + file("out") + "\n");
   EXPECT_EQ(read_text(file("out/tokenizer.json")), tokenizer);
+  EXPECT_EQ(read_text(file("out/chat_template.jinja")), "{{ messages[0]['content'] }}");
   EXPECT_EQ(*model::parse_config(read_text(file("out/config.json"))), tiny);
   const auto weights = checkpoint::ForeignWeights::open(file("out"), tiny);
   ASSERT_TRUE(weights) << weights.error().text();
@@ -190,6 +192,13 @@ TEST_F(CheckpointCommand, ExportsTheNewestForHuggingFace) {
       tutti({"export", run_folder(), "--format", "gguf", "--out", file("m.gguf"), "--tokenizer", "bytes"});
   EXPECT_EQ(bytes.exit_code, 0) << bytes.err;
   EXPECT_TRUE(has(read_text(file("m.gguf")), "tokenizer.ggml.tokens"));
+  EXPECT_FALSE(has(read_text(file("m.gguf")), "tokenizer.chat_template"));
+  write_text(file("chat_template.jinja"), "{{ own }}");
+  const auto chat = tutti({"export", run_folder(), "--format", "gguf", "--out", file("chat.gguf"),
+                           "--tokenizer", file("tokenizer.json")});
+  EXPECT_EQ(chat.exit_code, 0) << chat.err;
+  EXPECT_TRUE(has(read_text(file("chat.gguf")), "tokenizer.chat_template"));
+  EXPECT_TRUE(has(read_text(file("chat.gguf")), "{{ own }}")) << "the file of its own counts";
 
   const auto again = tutti({"export", run_folder(), "--out", file("out")});
   EXPECT_EQ(again.exit_code, 2);

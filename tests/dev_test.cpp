@@ -1,4 +1,6 @@
 // ./dev as a newcomer meets it. Set-up is tried against stand-ins for apt and sudo: nothing is installed.
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -112,8 +114,10 @@ class DevTests : public Dev {
   std::vector<std::string> asked(std::vector<std::string> words, int exit_code = 0) {
     std::filesystem::remove(folder_.path() + "/log");
     words.insert(words.begin(), {folder_.path() + "/bash", checkout() + "/dev", "test", "--preset", "asan"});
-    const auto ran = run(words, {.env = {{"PATH", folder_.path()}, {"TMPDIR", folder_.path()}, {"CI", ""}}});
+    const auto ran = run(
+        words, {.env = {{"PATH", folder_.path()}, {"TMPDIR", folder_.path()}, {"CI", ci_}}, .stdout_to = ""});
     EXPECT_EQ(ran.exit_code, exit_code) << ran.out << ran.err;
+    said_ = ran.out + ran.err;
     std::istringstream text(logged());
     std::vector<std::string> lines;
     for (std::string line; std::getline(text, line);) lines.push_back(line);
@@ -122,16 +126,24 @@ class DevTests : public Dev {
   }
 
   int changes_ = 0;
+  std::string ci_;
+  std::string said_;  // by the last one
 };
 
 using Lines = std::vector<std::string>;
 const Lines everything{"cases 0,0,0,1,2,3,4,5,6,7"};
 
+// How a program is run in one process, without some of its cases.
+std::string whole(const std::string& program, const std::string& without = "") {
+  return program + " --gtest_brief=1 --gtest_output=xml:passed/" + program + ".xml" +
+         (without.empty() ? "" : " --gtest_filter=-" + without);
+}
+
 TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
   EXPECT_EQ(asked({}), everything) << "from nothing, a process for each case";
   EXPECT_EQ(asked({}), Lines{"cases 0,0,0,5"});
   change("a_test");
-  EXPECT_EQ(asked({}), (Lines{"a_test --gtest_brief=1 --gtest_filter=-Some.Hour", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({}), (Lines{whole("a_test", "Some.Hour"), "cases 0,0,0,5"}));
   write("build/asan/lib/libx.a", "second");
   EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5"}) << "the system stands on every library";
   EXPECT_EQ(asked({"--all"}), everything);
@@ -152,11 +164,11 @@ TEST_F(DevTests, WordsGoToCtest) { EXPECT_EQ(asked({"-R", "x"}), Lines{"-R x"});
 TEST_F(DevTests, AfterAChangeOfMostProgramsWhatTakesMoreThanASecondIsLeft) {
   asked({});
   change("b_test");
-  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"})) << "one program of three";
+  EXPECT_EQ(asked({}), (Lines{whole("b_test"), "cases 0,0,0,5"})) << "one program of three";
   change("a_test");
   change("b_test");
-  EXPECT_EQ(asked({}), (Lines{"a_test --gtest_brief=1 --gtest_filter=-Some.Hour",
-                              "b_test --gtest_brief=1 --gtest_filter=-Some.Seconds", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({}),
+            (Lines{whole("a_test", "Some.Hour"), whole("b_test", "Some.Seconds"), "cases 0,0,0,5"}));
   EXPECT_EQ(asked({"--all"}), everything);
 }
 
@@ -164,10 +176,9 @@ TEST_F(DevTests, WhatHasFailedIsRunAgain) {
   support::write_text(folder_.path() + "/fails", "3:b_test: Some.Case\n");
   EXPECT_EQ(asked({}, 8), everything);
   std::filesystem::remove(folder_.path() + "/fails");
-  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({}), (Lines{whole("b_test"), "cases 0,0,0,5"}));
   change("b_test", 1);
-  for (int turn = 0; turn < 2; ++turn)
-    EXPECT_EQ(asked({}, 1), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  for (int turn = 0; turn < 2; ++turn) EXPECT_EQ(asked({}, 1), (Lines{whole("b_test"), "cases 0,0,0,5"}));
   change("b_test");
   asked({});
   EXPECT_EQ(asked({}), Lines{"cases 0,0,0,5"});
@@ -178,9 +189,45 @@ TEST_F(DevTests, ALongTestThatIsNewIsRun) {
   support::write_text(folder_.path() + "/long",
                       "  Test #1: a_test: Some.Hour\n  Test #3: b_test: Some.Case\n");
   change("b_test");
-  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({}), (Lines{whole("b_test"), "cases 0,0,0,5"}));
   change("b_test");
-  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1 --gtest_filter=-Some.Case", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({}), (Lines{whole("b_test", "Some.Case"), "cases 0,0,0,5"}));
+}
+
+TEST_F(DevTests, WhatIsSkippedIsToldAndALongTestThatIsSkippedHasNotPassed) {
+  support::write_text(
+      folder_.path() + "/times",
+      "<testcase name=\"a_test: Some.Hour\" classname=\"x\" time=\"0.1\" status=\"notrun\">\n");
+  asked({});
+  EXPECT_NE(said_.find("dev: skipped, 1 in all:\n  a_test: Some.Hour\n"), std::string::npos) << said_;
+  write("build/asan/passed/slow", "b_test: Some.Seconds\n");
+  support::write_text(folder_.path() + "/times", "");
+  support::write_text(checkout() + "/build/asan/bin/a_test",
+                      "#!/bin/bash\necho \"${0##*/} $*\" >>\"$TMPDIR/log\"\n"
+                      "echo '<testcase name=\"Hour\" status=\"run\" result=\"skipped\" time=\"0\" "
+                      "classname=\"Some\">' >passed/a_test.xml\n");
+  EXPECT_EQ(asked({}), (Lines{whole("a_test"), "cases 0,0,0,5"})) << "the long one, too";
+  EXPECT_NE(said_.find("dev: skipped, 1 in all:\n  a_test: Some.Hour\n"), std::string::npos) << said_;
+  change("a_test");
+  EXPECT_EQ(asked({}), (Lines{whole("a_test"), "cases 0,0,0,5"}));
+  EXPECT_EQ(said_.find("skipped"), std::string::npos) << said_;
+  change("a_test");
+  EXPECT_EQ(asked({}), (Lines{whole("a_test", "Some.Hour"), "cases 0,0,0,5"})) << "it has passed by now";
+}
+
+TEST_F(DevTests, WhereAllCanRunWhatMayBeSkippedIsListedWithAReason) {
+  if (geteuid() != 0) GTEST_SKIP() << "root alone can run everything";
+  ci_ = "true";
+  support::write_text(
+      folder_.path() + "/times",
+      "<testcase name=\"b_test: Some.Case\" classname=\"x\" time=\"0.1\" status=\"notrun\">\n");
+  asked({}, 1);
+  EXPECT_NE(said_.find("may not be skipped here:\nb_test: Some.Case\n"), std::string::npos) << said_;
+  write("tests/may_skip", "# what may be skipped\nb_test: Some.Case\n");
+  asked({}, 1);
+  write("tests/may_skip", "# what may be skipped\nb_test: Some.Case  # needs a second moon\n");
+  asked({});
+  EXPECT_NE(said_.find("dev: skipped, 1 in all:\n  b_test: Some.Case\n"), std::string::npos) << said_;
 }
 
 TEST_F(DevTests, ARunThatWasCutShortProvesNothing) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -53,6 +54,38 @@ TEST(Down, RanksOfWhichNothingIsNotedAreEndedToo) {
   EXPECT_TRUE(cluster.ranks_on("n1").empty());
   EXPECT_TRUE(cluster.ranks_on("n2").empty());
   EXPECT_FALSE(std::filesystem::exists(cluster.home() + "/nodes"));
+}
+
+// Again and again, so that waking the shim is not enough.
+TEST(Down, ARankThatStopsItsShimIsEndedAllTheSame) {
+  const TestCluster cluster(1, 1);
+  const std::string set = cluster.file("set");
+  cluster.submit({"--grace", "200ms"}, "trap '' TERM; touch " + set + "; while :; do kill -STOP $PPID; done");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  const auto down = cluster.tutti({"down"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(cluster.ranks_on("n1").empty());
+}
+
+// The kernel does not end it with its parent any more, and it has left its session.
+TEST(Down, ARankThatBecameAnotherUserIsEndedAllTheSame) {
+  if (::geteuid() != 0 || !std::filesystem::exists("/usr/bin/setpriv"))
+    GTEST_SKIP() << "this process may not become another user";
+  const TestCluster cluster(1, 1);
+  const std::string pid_file = cluster.file("pid");
+  support::write_text(pid_file, "");
+  for (const std::string& path : {pid_file, cluster.folder()})
+    std::filesystem::permissions(path, std::filesystem::perms::all);
+  cluster.submit({"--grace", "200ms"},
+                 "exec setpriv --reuid=65534 --clear-groups setsid --fork --wait "
+                 "sh -c 'trap \"\" TERM; echo $$ >" +
+                     pid_file + "; while :; do sleep 1; done'");
+  ASSERT_TRUE(eventually([&] { return has(support::read_text(pid_file), "\n"); }));
+  const pid_t stranger = std::stoi(support::read_text(pid_file));
+  const auto down = cluster.tutti({"down"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(eventually([&] { return has_ended(stranger); }, 5s)) << "whoever inherits it has to reap it";
+  EXPECT_TRUE(cluster.ranks_on("n1").empty());
 }
 
 // Who locks a folder there is taken for its agent, and nothing is ended that somebody else has started: but a

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -313,6 +314,51 @@ TEST_F(EngineProgram, ABenchmarkWithoutSizesFitsAShortContext) {
   const auto wrong = run({support::tutti_program, "bench", "serve", url_, "--prompt-tokens", "100"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_TRUE(has(wrong.err, "--prompt-tokens")) << wrong.err;
+}
+
+TEST_F(EngineProgram, ABenchmarkAsksAsATraceDoesOrAtARate) {
+  start();
+  const auto bench = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words{support::tutti_program, "bench", "serve", url_, "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return run(words);
+  };
+  const auto told = [&](std::vector<std::string> flags) {
+    const auto done = bench(std::move(flags));
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    Json report = Json::parse(done.out, nullptr, false);
+    EXPECT_TRUE(report.is_object()) << done.out;
+    return report.is_object() ? report : Json::object();
+  };
+  const auto tokens = [](const Json& report, const char* of) {
+    return std::lround(report.value(of, 0.0) * report.value("seconds", 0.0));
+  };
+  // Out of order, and the last one larger than the context that it is cut to.
+  support::write_text(file("trace.csv"),
+                      "arrival_s,input_tokens,output_tokens\n1000.4,40,7\n1000,5,3\n1000.2,9000,9000\n");
+  const Json replayed = told({"--trace", file("trace.csv"), "--context", "64", "--speed", "2"});
+  EXPECT_EQ(replayed.value("answered", 0), 3) << replayed;
+  EXPECT_EQ(tokens(replayed, "output_tokens_per_second"), 7 + 3 + 32) << replayed;
+  EXPECT_EQ(tokens(replayed, "prompt_tokens_per_second"), 40 + 5 + 32) << replayed;
+  EXPECT_GE(replayed.value("seconds", 0.0), 0.2) << "the last one comes then";
+  const Json some = told({"--trace", file("trace.csv"), "--context", "64", "--requests", "2"});
+  EXPECT_EQ(some.value("answered", 0), 2) << some;
+  const Json even = told({"--rate", "50", "--requests", "4", "--prompt-tokens", "6", "--output-tokens", "5",
+                          "--concurrency", "4"});
+  EXPECT_EQ(even.value("answered", 0), 4) << even;
+  EXPECT_EQ(tokens(even, "output_tokens_per_second"), 4 * 5) << even;
+
+  const auto refused = [&](std::vector<std::string> flags, const std::string& why) {
+    const auto done = bench(std::move(flags));
+    EXPECT_EQ(done.exit_code, 2) << done.err;
+    EXPECT_TRUE(has(done.err, why)) << done.err;
+  };
+  refused({"--trace", file("trace.csv"), "--rate", "1"}, "--trace and --rate exclude each other");
+  refused({"--trace", file("trace.csv"), "--speed", "0"}, "--speed is above 0");
+  support::write_text(file("odd.csv"), "arrival_s,input_tokens,output_tokens\n1,many,3\n");
+  refused({"--trace", file("odd.csv")}, "'many' is no input_tokens");
+  support::write_text(file("other.csv"), "arrival_s,tokens\n1,2\n");
+  refused({"--trace", file("other.csv")}, "has no column input_tokens");
 }
 
 TEST_F(EngineProgram, AChatWhoseContextIsFullSaysHowToGoOn) {

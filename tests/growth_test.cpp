@@ -61,9 +61,11 @@ TEST(Growth, FinishedJobsAreForgottenAndStatusTellsWhatIsKept) {
   }
   EXPECT_TRUE(has(cluster.tutti({"wait", "99"}).err, "there is no job 99"));
   const std::string status = cluster.tutti({"status"}).out;
-  EXPECT_TRUE(has(status, "kept   finished jobs for 30d, at most 3, in a store of ")) << status;
+  EXPECT_TRUE(has(status, "kept   finished jobs for 30d, at most 3 and 2000000 ranks, in a store of "))
+      << status;
   EXPECT_TRUE(has(status, " of 256 MiB, and unfinished ones 0 B of 512 MiB, of one user 128 MiB")) << status;
-  EXPECT_TRUE(has(status, " of logs of ended ranks on the nodes for 14d, at most 20 GiB\n")) << status;
+  EXPECT_TRUE(has(status, " of logs of ended ranks on the nodes for 14d, at most 20 GiB and 10000 ranks\n"))
+      << status;
   EXPECT_TRUE(has(status, "what ended jobs left in TUTTI_CHECKPOINT_DIR for ever\n")) << status;
   EXPECT_EQ(cluster.json({"status"})["kept"]["checkpoints_age_s"], 0.0);
   EXPECT_EQ(cluster.json({"status"})["kept"]["jobs_max"], 3);

@@ -129,6 +129,34 @@ bool waits_for_a_disk(pid_t pid) {
   return false;
 }
 
+// What leaves the agent's folder passes through another one, and that does not answer: a thread of the agent
+// waits there. What is to happen meanwhile is nothing: that the node takes a job for longer than a lease is
+// the proof.
+TEST(HungDisks, ARemovalThatStandsStillCostsNoNode) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string shipped = cluster.file("shipped");
+  std::filesystem::create_directories(shipped);
+  write_text(shipped + "/file", "text");
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({"--sync", shipped}, until(gate));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  {
+    const support::StalledDisk disk(cluster.home() + "/nodes/n1/removed");
+    write_text(gate, "");
+    EXPECT_EQ(cluster.wait(id), 0);
+    if (!disk.mounted()) GTEST_SKIP() << no_mount;
+    if (!eventually([&] { return waits_for_a_disk(cluster.agent("n1").pid()); }, 10s))
+      GTEST_SKIP() << "where threads wait cannot be seen";
+    EXPECT_EQ(cluster.run({}, "sleep 4").exit_code, 0);
+    EXPECT_TRUE(waits_for_a_disk(cluster.agent("n1").pid())) << "all this time";
+    EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
+  }
+  EXPECT_EQ(cluster.run({"--sync", shipped}, "cat file").out, "[0] text\n");
+  const std::string told = read_text(cluster.file("controller.err"));
+  EXPECT_FALSE(has(told, "lost") || has(told, "has disconnected")) << told;
+}
+
 TEST(HungDisks, AnAgentWhoseDiskDoesNotAnswerEndsWhenItIsAsked) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

@@ -1,6 +1,7 @@
 // What ranks that run as the accounts of their users (`tutti agent --isolation user`) do not reach. An
 // attempt that could not succeed anywhere says nothing: root tries as well.
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -93,6 +94,7 @@ sh_try "memory of System V of another" "ipcs -m -i $ADA_MEMORY | grep -q shmid"
 sh_try "a higher priority" "[ \$(nice -n -5 nice) -lt 0 ]"
 sh_try "settings of the kernel" "set=\$(cat /proc/sys/kernel/pid_max) && echo \$set >/proc/sys/kernel/pid_max"
 sh_try "passwords" "cat /etc/shadow"
+for call in $CALLS; do try "the kernel's call $call" perl -e "exit(syscall($call) < 0 ? 1 : 0)"; done
 echo "all was tried"
 )sh";
 
@@ -115,17 +117,44 @@ try "unmounting /run/user" umount /run/user
 try "unmounting its /tmp as root of its own" unshare -Urm umount /tmp
 try "a disk as root of its own" unshare -Urm head -c 1 $DISK
 try "the agent's folder as root of its own" unshare -Ur ls $A
-for g in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/tasks /sys/fs/cgroup/*/tutti/*/cgroup.procs /sys/fs/cgroup/*/tutti/*/tasks; do
-  sh_try "the cgroup $g" "[ -e $g ] && echo $$ >$g"
-done
-for g in /sys/fs/cgroup/*/tutti/*/memory.limit_in_bytes /sys/fs/cgroup/*/tutti/*/memory.max /sys/fs/cgroup/*/tutti/*/pids.max /sys/fs/cgroup/*/tutti/*/devices.allow /sys/fs/cgroup/*/tutti/*/freezer.state; do
-  sh_try "the limit $g" "[ -e $g ] && echo a >$g"
-done
+cgroups=0; limits=0
+for g in $CGROUPS; do [ -e $g ] && cgroups=$((cgroups + 1)) && sh_try "the cgroup $g" "echo $$ >$g"; done
+for g in $LIMITS; do [ -e $g ] && limits=$((limits + 1)) && sh_try "the limit $g" "exec 9>>$g"; done
+echo "$cgroups cgroups and $limits limits were tried"
 sh_try "more open files than the limit" 'ulimit -n 100 && ulimit -Hn 200'
 sh_try "to be spared when memory is short" "echo -500 >/proc/self/oom_score_adj"
 sh_try "the clock" "date -s \"\$(date)\""
 echo "all was tried"
 )sh";
+
+// Where cgroups are of version 1, of both versions, and of version 2 alone; which of them are there is
+// counted.
+constexpr const char* cgroup_files =
+    "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/*/tasks "
+    "/sys/fs/cgroup/tutti/*/cgroup.procs /sys/fs/cgroup/*/tutti/*/cgroup.procs "
+    "/sys/fs/cgroup/*/tutti/*/tasks";
+constexpr const char* limit_files =
+    "/sys/fs/cgroup/tutti/*/memory.max /sys/fs/cgroup/tutti/*/pids.max /sys/fs/cgroup/tutti/*/cpu.max "
+    "/sys/fs/cgroup/tutti/*/cgroup.freeze /sys/fs/cgroup/*/tutti/*/cgroup.freeze "
+    "/sys/fs/cgroup/*/tutti/*/memory.limit_in_bytes /sys/fs/cgroup/*/tutti/*/pids.max "
+    "/sys/fs/cgroup/*/tutti/*/cpu.cfs_quota_us /sys/fs/cgroup/*/tutti/*/devices.allow "
+    "/sys/fs/cgroup/*/tutti/*/freezer.state";
+
+// Before this word.
+std::size_t number_before(const std::string& text, const std::string& word) {
+  const std::size_t end = text.find(" " + word);
+  if (end == std::string::npos) return 0;
+  const std::size_t begin = text.find_last_not_of("0123456789", end - 1) + 1;
+  return begin == end ? 0 : std::stoul(text.substr(begin, end - begin));
+}
+
+// Calls that need no rights: which keys the session has, and faults of its own, unless everybody may have
+// them.
+std::string calls() {
+  const std::string keys = std::to_string(SYS_keyctl) + ",0,-3,1";
+  if (read_text("/proc/sys/vm/unprivileged_userfaultfd").starts_with('1')) return keys;
+  return keys + " " + std::to_string(SYS_userfaultfd) + ",1";
+}
 
 // A page that the process has in its memory.
 std::uint64_t page_of(pid_t pid) {
@@ -206,7 +235,10 @@ TEST_F(Isolation, AJobReachesNothingOfAnother) {
                                          {"HOST_TMP", cluster_->folder()},
                                          {"AGENT_PID", std::to_string(cluster_->agent("n1").pid())},
                                          {"SET_UID_ID", accounts_.file("set-uid-id")},
-                                         {"DISK", accounts_.file("disk")}};
+                                         {"DISK", accounts_.file("disk")},
+                                         {"CALLS", calls()},
+                                         {"CGROUPS", cgroup_files},
+                                         {"LIMITS", limit_files}};
   for (const char* name : {"identity", "/spec", "/log."})
     EXPECT_TRUE(has(env["FILES"], name)) << env["FILES"];
   EXPECT_TRUE(has(memory, "4096")) << memory;
@@ -214,7 +246,11 @@ TEST_F(Isolation, AJobReachesNothingOfAnother) {
   for (const auto& [name, value] : env) flags.insert(flags.end(), {"--env", name + "=" + value});
   const auto tried = run("tutti-ben", flags, std::string(tries) + looks + attack);
   EXPECT_EQ(tried.exit_code, 0) << tried.err;
-  EXPECT_EQ(tried.out, "all was tried\nall was tried\n") << tried.err;
+  EXPECT_FALSE(has(tried.out, "OPEN: ")) << tried.out;
+  EXPECT_GT(number_before(tried.out, "cgroups and "), 0U) << "none of them is there to be tried";
+  EXPECT_GT(number_before(tried.out, "limits were tried"), 0U) << "none of them is there to be tried";
+  EXPECT_TRUE(tried.out.starts_with("all was tried\n") && tried.out.ends_with("all was tried\n"))
+      << tried.err;
   EXPECT_EQ(cluster_->state(ada), "running");
 
   // Root reaches all of it, on the machine or where her rank is: else it says nothing that he does not.

@@ -45,6 +45,7 @@ TEST(Jobs, AGangSeesWhereItsRanksAre) {
   ASSERT_EQ(cluster.wait(id), 0);
   std::set<std::string> master_ports;
   std::set<std::string> nodes;
+  std::set<std::string> secrets;
   for (int rank = 0; rank < 4; ++rank) {
     auto env = variables(cluster.log(id, rank));
     EXPECT_EQ(env["RANK"], std::to_string(rank));
@@ -61,7 +62,11 @@ TEST(Jobs, AGangSeesWhereItsRanksAre) {
     EXPECT_FALSE(env.contains("TUTTI_HOME")) << "the agent's own environment is not the job's";
     master_ports.insert(env["MASTER_PORT"]);
     nodes.insert(env["TUTTI_NODE"]);
+    secrets.insert(env["TUTTI_WORLD_SECRET"]);
   }
+  ASSERT_EQ(secrets.size(), 1U);
+  EXPECT_EQ(secrets.begin()->size(), 64U);
+  EXPECT_EQ(cluster.job(id).dump().find(*secrets.begin()), std::string::npos) << "it is shown to nobody else";
   EXPECT_EQ(master_ports.size(), 1U);
   EXPECT_GT(std::stoi(*master_ports.begin()), 1024);
   EXPECT_EQ(nodes, (std::set<std::string>{"n1", "n2"}));

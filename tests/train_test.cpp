@@ -465,27 +465,31 @@ TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {
 }
 
 TEST_F(Training, ALastCheckpointThatDoesNotFitIsWaitedForAndNothingIsTrainedTwice) {
-  const SmallDisk disk(file("last"), 16);
+  constexpr int disk_mib = 16;
+  const SmallDisk disk(file("disk"), disk_mib);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
   start_nodes({"a"});
-  const std::string job = submit({recipe("last", "1", 400, "checkpoints_kept: 2\n"), "--ranks", "1"});
-  ASSERT_TRUE(reaches("last", 20));
+  // Room for its metrics, and for no checkpoint; the last one is the only one.
+  const std::string filler = file("disk/filler");
+  write_text(filler, std::string((disk_mib << 20) - (512 << 10), 'x'));
+  const std::string job =
+      submit({recipe("disk/last", "1", 100), "--ranks", "1", "--set", "checkpoint_every=100"});
   const auto shown = [&] { return cluster_->tutti({"show", job}).out; };
   EXPECT_TRUE(eventually(
       [&] {
-        disk.fill();  // as above
         const std::string text = shown();
-        return text.find("the last checkpoint of step 400") != std::string::npos &&
+        return text.find("the last checkpoint of step 100") != std::string::npos &&
                text.find("No space left on device") != std::string::npos &&
-               text.find("it is missing in " + file("last") + "/checkpoints") != std::string::npos;
+               text.find("it is missing in " + file("disk/last/checkpoints")) != std::string::npos;
       },
       120s))
       << shown() << cluster_->log(job, 0);
   EXPECT_EQ(cluster_->job(job)["attempt"], 0);
-  disk.empty();
+  fs::remove(filler);
   ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
   EXPECT_EQ(cluster_->job(job)["attempt"], 0);
-  EXPECT_EQ(checkpoint::steps_in(file("last") + "/checkpoints").value().back(), 400);
+  EXPECT_EQ(checkpoint::steps_in(file("disk/last/checkpoints")).value().back(), 100);
+  EXPECT_EQ(metrics("disk/last").size(), 100U);
 }
 
 // Ranks on GPUs that are not there compute on the host, and both nodes are on one.

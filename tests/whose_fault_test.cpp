@@ -45,7 +45,7 @@ class WhoseFault : public testing::Test {
 
 // ---- nodes
 
-TEST_F(WhoseFault, ANodeWithAFullDiskFailsNoJobAndComesBackByItself) {
+TEST_F(WhoseFault, ANodeWithAFullDiskFailsNoJob) {
   const support::SmallDisk disk(cluster_.home() + "/nodes/full", 160);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
   ASSERT_TRUE(cluster_.start_agent("full"));
@@ -67,6 +67,22 @@ TEST_F(WhoseFault, ANodeWithAFullDiskFailsNoJobAndComesBackByItself) {
   EXPECT_TRUE(eventually([&] { return !has(cluster_.tutti({"nodes"}).out, "REASON"); }));
   ASSERT_EQ(cluster_.tutti({"drain", "well"}).exit_code, 0);
   EXPECT_EQ(cluster_.run({"--gpus", "1"}, "true").exit_code, 0) << "it takes work again";
+}
+
+// Its agent sees it before any work comes, so that nothing but the disk keeps it from taking some.
+TEST_F(WhoseFault, ANodeWhoseDiskWasFullComesBackByItself) {
+  const support::SmallDisk disk(cluster_.home() + "/nodes/full", 160);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  ASSERT_TRUE(cluster_.start_agent("full"));
+  disk.fill();
+  ASSERT_TRUE(cluster_.node_becomes("full", "drained"));
+  const std::string id = cluster_.submit({"--gpus", "1"}, "true");
+  const auto explain = cluster_.tutti({"explain", id});
+  EXPECT_TRUE(has(explain.out, "waits")) << explain.out << explain.err;
+  disk.empty();
+  EXPECT_EQ(cluster_.wait(id), 0);
+  EXPECT_EQ(cluster_.node("full").value("state", ""), "ready");
+  EXPECT_EQ(cluster_.job(id)["attempt"], 0);
 }
 
 TEST_F(WhoseFault, AJobWhoseFolderFitsOnNoDiskIsHeldAndTheNodeGoesOn) {

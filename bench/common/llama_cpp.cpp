@@ -52,11 +52,12 @@ std::string numbers_of(const gguf::Tensor& tensor, std::uint64_t& state) {
   return bytes;
 }
 
-// What llama-bench says of one test.
-Result<double> bench_speed(const LlamaLoad& load, int prompt, int generated) {
+// What llama-bench says of one test, behind so many tokens that are not timed.
+Result<double> bench_speed(const LlamaLoad& load, int depth, int prompt, int generated) {
   auto printed =
       run_command({load.tools + "/llama-bench", "-m", load.model, "-t", std::to_string(load.threads), "-p",
-                   std::to_string(prompt), "-n", std::to_string(generated), "-r", "2", "-o", "json"},
+                   std::to_string(prompt), "-n", std::to_string(generated), "-d", std::to_string(depth), "-r",
+                   "2", "-o", "json"},
                   {}, std::chrono::minutes(10));
   if (!printed) return std::move(printed).error();
   const json said = json::parse(*printed, nullptr, false);
@@ -100,8 +101,10 @@ Result<> find_llama_tools(const std::string& folder) {
   return {};
 }
 
-Result<double> llama_prefill(const LlamaLoad& load) { return bench_speed(load, load.prompt, 0); }
-Result<double> llama_one_stream(const LlamaLoad& load) { return bench_speed(load, 0, load.generated); }
+Result<double> llama_prefill(const LlamaLoad& load) { return bench_speed(load, 0, load.prompt, 0); }
+Result<double> llama_one_stream(const LlamaLoad& load) {
+  return bench_speed(load, load.prompt, 0, load.generated);
+}
 
 Result<double> llama_streams(const LlamaLoad& load) {
   const int context = load.streams * (load.prompt + load.generated);

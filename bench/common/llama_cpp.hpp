@@ -24,7 +24,7 @@ struct LlamaLoad {
   int generated = 0;  // tokens
   int streams = 0;
 };
-// In tokens a second: of the prompt, of one stream.
+// In tokens a second: of the prompt, of one stream behind it.
 Result<double> llama_prefill(const LlamaLoad& load);
 Result<double> llama_one_stream(const LlamaLoad& load);
 // Of all streams together, after their prompts.

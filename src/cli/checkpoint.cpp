@@ -21,6 +21,7 @@
 #include "learn/gguf/export.hpp"
 #include "learn/model/shape.hpp"
 #include "learn/recipe/recipe.hpp"
+#include "learn/tokenizer/settings.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
 
 namespace tutti::cli {
@@ -228,7 +229,31 @@ class CheckpointCommand final : public Command {
       if (!*text) return invalid("there is no file " + tokenizer_);
       options_.tokenizer = std::move(**text);
     }
-    return options_.tokenizer.empty() ? Result<>() : check_tokenizer(state);
+    if (options_.tokenizer.empty()) return {};
+    if (auto fine = check_tokenizer(state); !fine) return fine;
+    const bool of_a_folder = !tokenizer_.empty() && tokenizer_ != "bytes";
+    return of_a_folder ? read_chat_template() : Result<>();
+  }
+
+  // What stands beside the tokenizer says how a conversation is written.
+  Result<> read_chat_template() {
+    const std::string folder = std::filesystem::path(tokenizer_).parent_path() / "";
+    const auto read = [&](const char* name, std::size_t bytes_max) -> Result<std::string> {
+      auto text = files::read_file(folder + name, bytes_max);
+      if (!text) return std::move(text).error();
+      return std::move(*text).value_or("");
+    };
+    const auto config = read("tokenizer_config.json", tokenizer::settings_bytes_max);
+    if (!config) return config.error();
+    const auto own = read("chat_template.jinja", tokenizer::chat_template_bytes_max);
+    if (!own) return own.error();
+    const auto parsed = tokenizer::Tokenizer::parse(options_.tokenizer);
+    if (!parsed) return Error(parsed.error()).within(tokenizer_);
+    const auto settings =
+        tokenizer::read_settings({.tokenizer_config = *config, .chat_template = *own}, *parsed);
+    if (!settings) return Error(settings.error()).within("beside " + tokenizer_);
+    if (const auto* found = tokenizer::find_template(*settings, false)) options_.chat_template = found->text;
+    return {};
   }
 
   // Whoever loads the export would find tokens that the model has not.

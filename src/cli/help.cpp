@@ -23,6 +23,7 @@ What a rank finds in its own, besides what --env gives it:
   TUTTI_CLUSTER, TUTTI_JOB, TUTTI_ATTEMPT, TUTTI_NODE
                         the id of its cluster, its job, which start of it this is (0, 1, 2 ...), and the name
                         of its node
+  TUTTI_WORLD_SECRET    in a gang: what its ranks have and nobody else, for tutti's own collectives
   TUTTI_RANKS_WANTED    as many ranks as the job would like to have
   TUTTI_ARRAY_INDEX     of an element of an array
   TUTTI_CHECKPOINT_DIR  a folder that later attempts of the job see too, if the nodes share it

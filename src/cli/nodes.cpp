@@ -62,6 +62,12 @@ std::string kept_bytes(const json& kept, const char* key) {
   return format_bytes(Bytes(static_cast<std::int64_t>(kept.value(key, 0.0))));
 }
 
+// "" where nobody has said it: a controller, or agents, of an earlier version.
+std::string kept_ranks(const json& kept, const char* key) {
+  const auto ranks = static_cast<std::int64_t>(kept.value(key, 0.0));
+  return ranks == 0 ? "" : " and " + std::to_string(ranks) + " ranks";
+}
+
 class Status final : public View {
   Result<json> fetch(Cluster& cluster) const override { return cluster.get("status"); }
 
@@ -78,7 +84,8 @@ class Status final : public View {
     std::string logs = kept_bytes(kept, "logs_bytes") + " of logs of ended ranks on the nodes";
     if (!kept.contains("logs_bytes_max")) return logs;  // no agent has said more
     return logs + " " + kept_ages(kept, "logs_age_min_s", "logs_age_s") + ", at most " +
-           kept_bytes(kept, "logs_bytes_max") + "\n       what ended jobs left in TUTTI_CHECKPOINT_DIR " +
+           kept_bytes(kept, "logs_bytes_max") + kept_ranks(kept, "logs_ranks_max") +
+           "\n       what ended jobs left in TUTTI_CHECKPOINT_DIR " +
            kept_ages(kept, "checkpoints_age_min_s", "checkpoints_age_s");
   }
 
@@ -92,11 +99,12 @@ class Status final : public View {
   static std::string kept(const json& kept) {
     if (kept.empty()) return "";
     return "kept   finished jobs " + kept_age(kept, "jobs_age_s") + ", at most " +
-           std::to_string(kept.value("jobs_max", 0)) + ", in a store of " + kept_bytes(kept, "store_bytes") +
-           job_bytes(kept) + "\n       " + std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " +
-           kept_age(kept, "nodes_age_s") + "\n       " + kept_bytes(kept, "blobs_bytes") +
-           " of shipped folders " + kept_age(kept, "blobs_age_s") + ", at most " +
-           kept_bytes(kept, "blobs_bytes_max") + "\n       " + on_nodes(kept) + "\n" + audit(kept);
+           std::to_string(kept.value("jobs_max", 0)) + kept_ranks(kept, "jobs_ranks_max") +
+           ", in a store of " + kept_bytes(kept, "store_bytes") + job_bytes(kept) + "\n       " +
+           std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " + kept_age(kept, "nodes_age_s") +
+           "\n       " + kept_bytes(kept, "blobs_bytes") + " of shipped folders " +
+           kept_age(kept, "blobs_age_s") + ", at most " + kept_bytes(kept, "blobs_bytes_max") + "\n       " +
+           on_nodes(kept) + "\n" + audit(kept);
   }
 
   std::string table(const json& status) const override {

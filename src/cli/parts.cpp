@@ -189,6 +189,9 @@ class Agent final : public Command {
     flags.add("keep-logs", options_.keep_logs_age,
               "remove the logs of ranks so long after their end, 0s never (default: 14d)");
     flags.add("keep-logs-max", options_.keep_logs, "and the oldest beyond this size (default: 20GiB)");
+    flags.add("keep-logs-ranks", keep_logs_ranks_,
+              "and the oldest beyond this many ranks (default: 10000); an agent that starts looks at each",
+              {.min = 1, .max = 1'000'000});
     flags.add("keep-checkpoints", options_.keep_checkpoints_age,
               "remove what is in TUTTI_CHECKPOINT_DIR of a job so long after its end (default: never)");
     flags.add(
@@ -224,6 +227,7 @@ class Agent final : public Command {
     options_.shared_checkpoints = !options_.checkpoints.empty() && !local_checkpoints_;
     options_.checkpoints =
         options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
+    options_.keep_logs_ranks = static_cast<std::size_t>(keep_logs_ranks_);
     options_.tutti_program = rank::own_program;
     if (auto found = find_inventory(); !found) return std::move(found).error();
     auto done = agent::run_agent(options_, [this] { tell_joined(); });
@@ -394,6 +398,7 @@ class Agent final : public Command {
   std::string isolation_;
   std::string uids_;
   std::int64_t cpus_ = 0;
+  std::int64_t keep_logs_ranks_ = agent::kept_logs_ranks_default;
   bool local_checkpoints_ = false;
   std::optional<files::LineQueue> out_;  // once it has told that it has joined
 };

@@ -304,6 +304,8 @@ Result<Options> Options::from_environment() {
   auto port = number_from_environment("MASTER_PORT", 1, 65535);
   if (!port) return std::move(port).error();
   options.master_port = static_cast<std::uint16_t>(*port);
+  if (const char* const secret = std::getenv("TUTTI_WORLD_SECRET"); secret != nullptr)
+    options.secret = secret;
   return options;
 }
 

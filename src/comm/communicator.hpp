@@ -34,8 +34,12 @@ struct Options {
   // For rank 0: a socket that listens at the master's address already, so that its port is surely free. Taken
   // over.
   int hub_listener = -1;
+  // What all ranks of the world have and nobody else: who comes without it gets no rank. Without one whoever
+  // reaches the master's port may come.
+  std::string secret{};
 
-  // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as every launcher sets them.
+  // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as every launcher sets them, and TUTTI_WORLD_SECRET, which
+  // a cluster makes for each attempt.
   static Result<Options> from_environment();
 };
 

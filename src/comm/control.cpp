@@ -11,6 +11,7 @@
 
 #include "base/check.hpp"
 #include "comm/frame.hpp"
+#include "comm/proof.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 constexpr int watch_interval_ms = 500;
 constexpr auto send_time = std::chrono::seconds(5);
 constexpr auto dial_pause_max = std::chrono::milliseconds(100);
+constexpr const char* hub_died = "rank 0, which the ranks meet at, died: its connection was closed";
 
 // Tries every address again and again: rank 0 may not listen yet.
 Result<Socket> dial_hub(const std::string& host, std::uint16_t port, Clock::time_point deadline) {
@@ -48,15 +50,15 @@ Control::Control(Socket socket, Fault& fault)
   TUTTI_CHECK(stop_ >= 0, "out of file descriptors");
 }
 
-Result<std::unique_ptr<Control>> Control::connect(const std::string& host, std::uint16_t port, int rank,
-                                                  int ranks, const std::string& node,
-                                                  Clock::time_point deadline, Fault& fault) {
+Result<std::unique_ptr<Control>> Control::connect(const std::string& host, std::uint16_t port,
+                                                  const Seat& seat, Clock::time_point deadline,
+                                                  Fault& fault) {
   auto socket = dial_hub(host, port, deadline);
   if (!socket) return std::move(socket).error();
   std::unique_ptr<Control> control(new Control(std::move(*socket), fault));
-  Writer hello;
-  hello.number(static_cast<std::int32_t>(rank)).number(static_cast<std::int32_t>(ranks)).text(node);
-  control->send(FrameKind::hello, hello.take());
+  if (auto known = control->introduce(seat, deadline); !known)
+    return std::move(known).error().within("the meeting of the ranks at " + host + " port " +
+                                           std::to_string(port));
   control->thread_ = std::thread([self = control.get()] { self->run(); });
   return control;
 }
@@ -85,9 +87,70 @@ void Control::send(FrameKind kind, std::string_view content) {
   [[maybe_unused]] const auto sent = send_all(socket_, wire_form(kind, content), Clock::now() + send_time);
 }
 
+// Each side shows the other that it has the secret: who listens here may have taken the port of rank 0.
+Result<> Control::introduce(const Seat& seat, Clock::time_point deadline) {
+  Introduction introduction{
+      .hubs = {}, .ranks = fresh_bytes(), .rank = seat.rank, .size = seat.size, .node = seat.node};
+  for (;;) {
+    auto frame = next_frame(deadline);
+    if (!frame) return std::move(frame).error();
+    if (frame->kind == FrameKind::fault) {
+      fault_.raise(frame->content);
+      return fault_.error();
+    }
+    if (frame->kind == FrameKind::challenge && introduction.hubs.empty()) {
+      introduction.hubs = frame->content;
+      Writer hello;
+      hello.number(static_cast<std::int32_t>(seat.rank)).number(static_cast<std::int32_t>(seat.size));
+      hello.text(seat.node).text(introduction.ranks);
+      hello.text(seat.secret.empty() ? "" : proof_of_rank(seat.secret, introduction));
+      send(FrameKind::hello, hello.take());
+      continue;
+    }
+    const bool welcome = frame->kind == FrameKind::welcome && !introduction.hubs.empty();
+    if (welcome &&
+        (seat.secret.empty() || is_same_secret(proof_of_hub(seat.secret, introduction), frame->content)))
+      return {};
+    return failed("who listens there is not rank 0 of this attempt")
+        .remedy(
+            "all nodes of a gang need the same version of tutti; another program may have taken the port");
+  }
+}
+
+Result<Frame> Control::next_frame(Clock::time_point deadline) {
+  std::array<char, 4096> buffer;
+  Frame frame;
+  for (;;) {
+    switch (reader_.next(frame)) {
+      case FrameReader::Next::frame:
+        return frame;
+      case FrameReader::Next::broken:
+        return failed("what listens there is no rank 0");
+      case FrameReader::Next::more:
+        break;
+    }
+    pollfd entry{socket_.get(), POLLIN, 0};
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return failed("rank 0 does not answer");
+    poll(&entry, 1, left);
+    const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) {
+      fault_.raise(hub_died);
+      return fault_.error();
+    }
+    reader_.add({buffer.data(), static_cast<std::size_t>(got)});
+  }
+}
+
+void Control::handle_frames() {
+  Frame frame;
+  while (reader_.next(frame) == FrameReader::Next::frame) handle(frame.kind, frame.content);
+}
+
 void Control::run() {
-  FrameReader reader;
   std::array<char, 65536> buffer;
+  handle_frames();  // what came with the welcome
   for (;;) {
     std::array<pollfd, 2> entries{pollfd{stop_, POLLIN, 0}, pollfd{socket_.get(), POLLIN, 0}};
     const int ready = poll(entries.data(), entries.size(), watch_interval_ms);
@@ -97,13 +160,12 @@ void Control::run() {
     if (entries[1].revents == 0) continue;
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    Frame frame;
-    if (got > 0) reader.add({buffer.data(), static_cast<std::size_t>(got)});
-    while (reader.next(frame) == FrameReader::Next::frame) handle(frame.kind, frame.content);
+    if (got > 0) reader_.add({buffer.data(), static_cast<std::size_t>(got)});
+    handle_frames();
     if (got > 0) continue;
     {
       const std::lock_guard lock(mutex_);
-      if (!hub_gone_) fault_.raise("rank 0, which the ranks meet at, died: its connection was closed");
+      if (!hub_gone_) fault_.raise(hub_died);
       hub_gone_ = true;
     }
     changed_.notify_all();
@@ -141,6 +203,8 @@ void Control::handle(FrameKind kind, std::string_view content) {
     case FrameKind::abort:
     case FrameKind::ask:
     case FrameKind::report:
+    case FrameKind::challenge:
+    case FrameKind::welcome:
       break;
   }
   changed_.notify_all();

@@ -26,12 +26,21 @@ class Control {
   // Answers an inquest; called on the control thread.
   using Answer = std::function<Report(const Question&)>;
 
-  // Dials until the deadline: the hub's rank may start late.
-  static Result<std::unique_ptr<Control>> connect(const std::string& host, std::uint16_t port, int rank,
-                                                  int ranks, const std::string& node,
-                                                  Clock::time_point deadline, Fault& fault);
+  // Who this rank says it is.
+  struct Seat {
+    int rank = 0;
+    int size = 1;
+    std::string node;
+    std::string secret{};  // of the world; none: everybody is believed
+  };
+  // Dials until the deadline: the hub's rank may start late. Returns when the hub has let it in.
+  static Result<std::unique_ptr<Control>> connect(const std::string& host, std::uint16_t port,
+                                                  const Seat& seat, Clock::time_point deadline, Fault& fault);
 
   ~Control();
+
+  // Of this side: the road that leads to the other ranks.
+  Result<std::string> local_address() const { return comm::local_address(socket_); }
 
   // Says goodbye and ends the thread: from here on no duty is called.
   void leave();
@@ -75,6 +84,9 @@ class Control {
     std::vector<std::uint32_t> missing;
   };
 
+  Result<> introduce(const Seat& seat, Clock::time_point deadline);
+  Result<Frame> next_frame(Clock::time_point deadline);
+  void handle_frames();
   void run();
   void look();
   Duties current_duties();
@@ -85,6 +97,7 @@ class Control {
 
   Socket socket_;
   Fault& fault_;
+  FrameReader reader_;  // of connect(), then of the thread
   int stop_ = -1;
 
   std::mutex send_mutex_;

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <map>
 
 #include "comm/control.hpp"
 #include "comm/fault.hpp"
@@ -302,7 +305,7 @@ TEST_P(Faults, NoSharedMemoryIsLeftWhenAllAreKilled) {
 
 // A peer that is not there any more is knocked at until the deadline, unless it is known to have died.
 TEST(Connecting, AFaultEndsTheSearchForARoad) {
-  auto links = Links::start(true);
+  auto links = Links::start({});
   ASSERT_TRUE(links.ok()) << links.error().text();
   auto closed = listen_on(*Endpoint::of("127.0.0.1", 0));
   ASSERT_TRUE(closed.ok());
@@ -353,17 +356,25 @@ TEST(Connecting, AMeetingThatFailsEndsRankZeroThoughAFrozenRankStays) {
   meeting.options().connect_timeout = std::chrono::milliseconds(300);
   meeting.options().deadline = std::chrono::hours(1);
   const Options first = meeting.of(0);
-  Fault fault;
-  auto frozen = Control::connect("127.0.0.1", first.master_port, 1, 3, "n1",
-                                 Clock::now() + std::chrono::seconds(60), fault);
+  const auto patience = Clock::now() + std::chrono::seconds(60);
+  auto frozen = dial(*Endpoint::of("127.0.0.1", first.master_port), patience);
   ASSERT_TRUE(frozen.ok()) << frozen.error().text();
+  Writer hello;
+  hello.number(std::int32_t{1}).number(std::int32_t{3}).text("n1").text("").text("");
+  ASSERT_TRUE(send_all(*frozen, wire_form(FrameKind::hello, hello.take()), patience).ok());
   const auto world = Communicator::connect(first);
   ASSERT_FALSE(world.ok());
   EXPECT_NE(world.error().text().find("2 of 3 ranks have not come within 300ms: 1, 2"), std::string::npos)
       << world.error().text();
-  wait_until([&] { return fault.raised(); });
-  EXPECT_NE(fault.error().text().find("aborted: 2 of 3 ranks have not come"), std::string::npos)
-      << fault.error().text();
+  FrameReader reader;
+  Frame frame;
+  while (frame.kind != FrameKind::fault) {
+    char byte = 0;
+    ASSERT_TRUE(receive_all(*frozen, &byte, 1, patience).ok());
+    reader.add({&byte, 1});
+    while (frame.kind != FrameKind::fault && reader.next(frame) == FrameReader::Next::frame) {}
+  }
+  EXPECT_NE(frame.content.find("aborted: 2 of 3 ranks have not come"), std::string::npos) << frame.content;
 }
 
 TEST(Connecting, OfTwoProcessesWithOneRankTheSecondIsRefused) {
@@ -415,6 +426,48 @@ TEST(Connecting, GarbageAtTheHubIsDropped) {
     strangers.push_back(std::move(*socket));
   }
   run_threads(meeting, [](Communicator& world) { EXPECT_TRUE(add_up(world, 1000).ok()); });
+}
+
+// He knows all that a rank is told but the secret, and is there before any rank.
+TEST(Connecting, AStrangerGetsNoRankAndTheWorldStarts) {
+  Meeting meeting(2);
+  meeting.options().secret = "of this attempt alone";
+  const std::uint16_t port = meeting.options().master_port;
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  std::array<Fault, 3> faults;
+  std::vector<std::future<Result<std::unique_ptr<Control>>>> strangers;
+  // Without a secret, with a wrong one, and as one that nobody else will be.
+  for (const auto& [at, seat] : std::map<std::size_t, Control::Seat>{
+           {0, {1, 2, "n1"}}, {1, {1, 2, "n1", "guessed"}}, {2, {0, 2, "n1", ""}}})
+    strangers.push_back(std::async(std::launch::async, [&, number = at, who = seat] {
+      return Control::connect("127.0.0.1", port, who, deadline, faults[number]);
+    }));
+  run_threads(meeting, [&](Communicator& world) {
+    if (world.rank() == 0) {
+      for (auto& stranger : strangers) {
+        const auto answered = stranger.get();
+        ASSERT_FALSE(answered.ok());
+        EXPECT_NE(answered.error().text().find("has not the secret of this attempt"), std::string::npos)
+            << answered.error().text();
+      }
+    }
+    EXPECT_TRUE(add_up(world, 1000).ok());
+  });
+}
+
+// Who has taken the port of rank 0 hears nothing but who is asking.
+TEST(Connecting, ARankGoesOnWithNobodyWhoHasNotTheSecret) {
+  Meeting meeting(2);
+  const std::uint16_t port = meeting.options().master_port;
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  const Options first = meeting.of(0);
+  auto stranger = std::async(std::launch::async, [&] { return Communicator::connect(first); });
+  Fault fault;
+  const auto met = Control::connect("127.0.0.1", port, {1, 2, "n1", "of this attempt"}, deadline, fault);
+  ASSERT_FALSE(met.ok());
+  EXPECT_NE(met.error().text().find("is not rank 0 of this attempt"), std::string::npos)
+      << met.error().text();
+  EXPECT_FALSE(stranger.get().ok());
 }
 
 }  // namespace

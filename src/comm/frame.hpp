@@ -85,6 +85,9 @@ enum class FrameKind : std::uint8_t {
   question,
   verdict,
   fault,
+  // hub -> rank, before it is one
+  challenge,
+  welcome,
 };
 
 struct Frame {
@@ -113,7 +116,7 @@ class FrameReader {
     if (size == 0 || size > frame_bytes_max) return Next::broken;
     if (buffer_.size() < 4 + std::size_t{size}) return Next::more;
     const auto kind = static_cast<std::uint8_t>(buffer_[4]);
-    if (kind > static_cast<std::uint8_t>(FrameKind::fault)) return Next::broken;
+    if (kind > static_cast<std::uint8_t>(FrameKind::welcome)) return Next::broken;
     frame.kind = static_cast<FrameKind>(kind);
     frame.content = buffer_.substr(5, size - 1);
     buffer_.erase(0, 4 + std::size_t{size});

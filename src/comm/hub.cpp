@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/frame.hpp"
+#include "comm/proof.hpp"
 #include "comm/verdict.hpp"
 
 namespace tutti::comm {
@@ -30,6 +31,7 @@ struct Connection {
   FrameReader reader{};
   std::string outgoing{};
   int rank = -1;
+  std::string challenge{};
   bool left = false;
   bool closed = false;
   Clock::time_point since{};
@@ -52,10 +54,11 @@ struct Inquest {
 
 class Server {
  public:
-  Server(Socket listener, int stop, int ranks, Duration linger)
+  Server(Socket listener, int stop, int ranks, Duration linger, std::string secret)
       : listener_(std::move(listener)),
         stop_(stop),
         linger_(linger),
+        secret_(std::move(secret)),
         attendance_(static_cast<std::size_t>(ranks)),
         ranks_(ranks) {}
 
@@ -126,6 +129,8 @@ class Server {
       if (static_cast<std::size_t>(strangers) >= strangers_max + static_cast<std::size_t>(ranks_)) continue;
       connections_.push_back(std::make_unique<Connection>(Connection{.socket = std::move(socket)}));
       connections_.back()->since = Clock::now();
+      connections_.back()->challenge = fresh_bytes();
+      queue(*connections_.back(), FrameKind::challenge, connections_.back()->challenge);
     }
   }
 
@@ -180,6 +185,8 @@ class Server {
       case FrameKind::question:
       case FrameKind::verdict:
       case FrameKind::fault:
+      case FrameKind::challenge:
+      case FrameKind::welcome:
         return false;
     }
     return false;
@@ -190,7 +197,16 @@ class Server {
     const auto rank = reader.number<std::int32_t>();
     const auto size = reader.number<std::int32_t>();
     const std::string node(reader.text());
+    const std::string ranks_part(reader.text());
+    const std::string_view proof = reader.text();
     if (!reader.complete()) return false;
+    const Introduction introduction{connection.challenge, ranks_part, rank, size, node};
+    // Before anything is said of who is there.
+    if (!secret_.empty() && !is_same_secret(proof_of_rank(secret_, introduction), proof)) {
+      refuse(connection, "whoever came as rank " + std::to_string(rank) +
+                             " has not the secret of this attempt (TUTTI_WORLD_SECRET)");
+      return true;
+    }
     if (size != ranks_ || rank < 0 || rank >= ranks_) {
       refuse(connection, "a rank " + std::to_string(rank) + " of " + std::to_string(size) +
                              " came to a world of " + std::to_string(ranks_) + " ranks");
@@ -205,6 +221,7 @@ class Server {
     }
     connection.rank = rank;
     attendance_[static_cast<std::size_t>(rank)].node = node;
+    queue(connection, FrameKind::welcome, proof_of_hub(secret_, introduction));
     if (!fault_.empty()) queue(connection, FrameKind::fault, fault_);
     return true;
   }
@@ -371,6 +388,7 @@ class Server {
   int stop_;
   bool stopped_ = false;
   Duration linger_;
+  const std::string secret_;
   Clock::time_point stay_until_{};
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Attendance> attendance_;
@@ -383,11 +401,12 @@ class Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Hub>> Hub::start(Socket listener, int ranks, Duration linger) {
+Result<std::unique_ptr<Hub>> Hub::start(Socket listener, int ranks, Duration linger,
+                                        const std::string& secret) {
   std::unique_ptr<Hub> hub(new Hub);
   hub->stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (hub->stop_ < 0) return failed_errno("eventfd", errno);
-  auto server = std::make_shared<Server>(std::move(listener), hub->stop_, ranks, linger);
+  auto server = std::make_shared<Server>(std::move(listener), hub->stop_, ranks, linger, secret);
   hub->thread_ = std::thread([server] { server->run(); });
   return hub;
 }

@@ -20,6 +20,9 @@ constexpr std::size_t arrivals_max = 65536;
 // An address that does not answer in this time is not the road to take.
 constexpr auto knock_time = std::chrono::seconds(1);
 constexpr auto knock_pause = std::chrono::milliseconds(20);
+// A port that is free on loopback is seldom somebody else's on another address. An address that has just
+// come, or is about to go, is no road.
+constexpr int ports_tried_max = 4;
 constexpr int pings = 5;
 constexpr int messages_at_once = 16;
 constexpr std::uint32_t burst_bytes = std::uint32_t{256} << 10;
@@ -52,19 +55,33 @@ struct Links::Visitor {
   std::size_t left = 0;
 };
 
-Result<std::unique_ptr<Links>> Links::start(bool loopback_only) {
-  std::unique_ptr<Links> links(new Links);
-  auto everywhere = Endpoint::of(loopback_only ? "127.0.0.1" : "::", 0);
-  auto listener = everywhere ? listen_on(*everywhere) : Result<Socket>(everywhere.error());
-  if (!listener && !loopback_only) {  // a host without IPv6
-    everywhere = Endpoint::of("0.0.0.0", 0);
-    if (everywhere) listener = listen_on(*everywhere);
+Result<bool> Links::listen(std::vector<std::string> addresses) {
+  addresses.insert(addresses.begin(), "127.0.0.1");
+  listeners_.clear();
+  port_ = 0;
+  Error why = failed("this host has no address");
+  for (const std::string& address : addresses) {
+    const auto endpoint = Endpoint::of(address, port_);
+    auto listener = endpoint ? listen_on(*endpoint) : Result<Socket>(endpoint.error());
+    auto port = listener ? port_of(*listener) : Result<std::uint16_t>(listener.error());
+    if (!port) {
+      why = port.error();
+      continue;
+    }
+    port_ = *port;
+    listeners_.push_back(std::move(*listener));
   }
-  if (!listener) return std::move(listener).error().within("the port for data");
-  links->listener_ = std::move(*listener);
-  auto port = port_of(links->listener_);
-  if (!port) return std::move(port).error();
-  links->port_ = *port;
+  if (listeners_.empty()) return why;
+  return listeners_.size() == addresses.size();
+}
+
+Result<std::unique_ptr<Links>> Links::start(const std::vector<std::string>& addresses) {
+  std::unique_ptr<Links> links(new Links);
+  for (int tries = 1;; ++tries) {
+    const auto listening = links->listen(addresses);
+    if (!listening) return Error(listening.error()).within("the port for data");
+    if (*listening || tries == ports_tried_max) break;
+  }
   links->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (links->wake_ < 0) return failed_errno("eventfd", errno);
   links->thread_ = std::thread([self = links.get()] { self->run(); });
@@ -95,7 +112,8 @@ void Links::open(int rank, std::string host, const Cookie& cookie) {
 void Links::run() {
   std::list<Visitor> visitors;
   for (;;) {
-    std::vector<pollfd> entries{{wake_, POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> entries{{wake_, POLLIN, 0}};
+    for (const Socket& one : listeners_) entries.push_back({one.get(), POLLIN, 0});
     for (const Visitor& one : visitors) entries.push_back({one.socket.get(), POLLIN, 0});
     if (poll(entries.data(), entries.size(), visitors.empty() ? -1 : 1000) < 0 && errno != EINTR) return;
     if (stopping_) return;
@@ -104,17 +122,20 @@ void Links::run() {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = read(wake_, &count, sizeof count);
     }
-    std::size_t at = 2;
+    std::size_t at = 1 + listeners_.size();
     const auto now = Clock::now();
     for (auto one = visitors.begin(); one != visitors.end();) {
       const bool ready = entries[at++].revents != 0 || opened;
       const bool late = now > one->since + hello_time;
       one = (late || (ready && !serve(*one))) ? visitors.erase(one) : std::next(one);
     }
-    if (entries[1].revents == 0) continue;
-    for (Socket socket = accept_from(listener_); socket.valid(); socket = accept_from(listener_)) {
-      if (visitors.size() < visitors_max) visitors.push_back({.socket = std::move(socket), .since = now});
-      socket = Socket();
+    for (std::size_t one = 0; one < listeners_.size(); ++one) {
+      if (entries[1 + one].revents == 0) continue;
+      for (Socket socket = accept_from(listeners_[one]); socket.valid();
+           socket = accept_from(listeners_[one])) {
+        if (visitors.size() < visitors_max) visitors.push_back({.socket = std::move(socket), .since = now});
+        socket = Socket();
+      }
     }
   }
 }

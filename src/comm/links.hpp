@@ -47,8 +47,8 @@ struct Link {
 
 class Links {
  public:
-  // Listens on loopback only if the whole world is on this host.
-  static Result<std::unique_ptr<Links>> start(bool loopback_only);
+  // Listens on loopback and on these addresses of this host, as far as they can be had.
+  static Result<std::unique_ptr<Links>> start(const std::vector<std::string>& addresses);
   ~Links();
 
   std::uint16_t port() const { return port_; }
@@ -77,7 +77,10 @@ class Links {
   Result<Socket> knock(const Address& peer, const Endpoint& endpoint, Hello hello,
                        Clock::time_point deadline) const;
 
-  Socket listener_;
+  // All at one port. False if one of them cannot be had there.
+  Result<bool> listen(std::vector<std::string> addresses);
+
+  std::vector<Socket> listeners_;
   std::uint16_t port_ = 0;
   int wake_ = -1;
   std::atomic<bool> stopping_{false};

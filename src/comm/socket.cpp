@@ -1,5 +1,6 @@
 #include "comm/socket.hpp"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -29,6 +30,19 @@ Result<> wait_ready(int descriptor, short events, Clock::time_point deadline) {
     if (ready == 0) return failed("no answer in time");
     if (errno != EINTR) return failed_errno("poll", errno);
   }
+}
+
+bool is_private_v4(const unsigned char* bytes) {
+  return bytes[0] == 10 || (bytes[0] == 172 && bytes[1] >= 16 && bytes[1] < 32) ||
+         (bytes[0] == 192 && bytes[1] == 168) || (bytes[0] == 169 && bytes[1] == 254) ||
+         (bytes[0] == 100 && bytes[1] >= 64 && bytes[1] < 128);
+}
+
+// Of a network that others do not route to (RFC 1918, 3927, 4193, 6598).
+bool is_private(const std::string& address) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  if (inet_pton(AF_INET, address.c_str(), bytes.data()) == 1) return is_private_v4(bytes.data());
+  return inet_pton(AF_INET6, address.c_str(), bytes.data()) == 1 && (bytes[0] & 0xfeU) == 0xfcU;
 }
 
 }  // namespace
@@ -180,6 +194,19 @@ std::vector<std::string> own_addresses() {
   }
   freeifaddrs(all);
   return addresses;
+}
+
+Result<std::string> local_address(const Socket& socket) {
+  Endpoint endpoint;
+  endpoint.size = sizeof endpoint.storage;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.size) != 0)
+    return failed_errno("getsockname", errno);
+  return endpoint.address();
+}
+
+std::vector<std::string> addresses_beside(const std::string& met_at, std::vector<std::string> own) {
+  if (is_private(met_at)) std::erase_if(own, [](const std::string& one) { return !is_private(one); });
+  return own;
 }
 
 }  // namespace tutti::comm

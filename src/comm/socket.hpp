@@ -67,6 +67,13 @@ Result<> receive_all(const Socket& socket, void* data, std::size_t bytes, Clock:
 // The addresses of this host's interfaces that are up, loopback left out.
 std::vector<std::string> own_addresses();
 
+// The address of this side.
+Result<std::string> local_address(const Socket& socket);
+
+// Those of them on which others of that network are waited for: where ranks meet at a private address, no
+// public one.
+std::vector<std::string> addresses_beside(const std::string& met_at, std::vector<std::string> own);
+
 int milliseconds_until(Clock::time_point deadline);
 
 }  // namespace tutti::comm

@@ -146,26 +146,32 @@ Result<> World::open_hub(Clock::time_point deadline) {
           .within("the port at which the ranks meet")
           .remedy("set MASTER_PORT to a free port");
     }
-    auto hub = Hub::start(std::move(*listener), options_.size, std::min(options_.deadline, hub_linger_max));
+    auto hub = Hub::start(std::move(*listener), options_.size, std::min(options_.deadline, hub_linger_max),
+                          options_.secret);
     if (!hub) return std::move(hub).error();
     hub_ = std::move(*hub);
   }
-  auto control = Control::connect(options_.master_address, options_.master_port, options_.rank, options_.size,
-                                  options_.node, deadline, fault_);
+  auto control =
+      Control::connect(options_.master_address, options_.master_port,
+                       {options_.rank, options_.size, options_.node, options_.secret}, deadline, fault_);
   if (!control) return std::move(control).error();
   control_ = std::move(*control);
   return {};
 }
 
 Result<> World::meet(Clock::time_point deadline) {
-  auto links = Links::start(is_loopback(options_.master_address));
+  auto met_at = control_->local_address();
+  if (!met_at) return std::move(met_at).error();
+  const auto addresses = addresses_beside(*met_at, own_addresses());
+  // A world on loopback is on this host as a whole.
+  auto links = Links::start(is_loopback(options_.master_address) ? std::vector<std::string>() : addresses);
   if (!links) return std::move(links).error();
   links_ = std::move(*links);
   std::random_device random;
   const auto secret = [&] { return static_cast<std::uint64_t>(random()) << 32 | random(); };
   const Member mine{.node = options_.node,
                     .pid = getpid(),
-                    .address = {options_.rank, host_identity(), own_addresses(), links_->port()}};
+                    .address = {options_.rank, host_identity(), addresses, links_->port()}};
   Control::Missing missing;
   auto told = control_->exchange(tag(0, Round::members), static_cast<std::uint32_t>(options_.size),
                                  static_cast<std::uint32_t>(options_.rank),

@@ -1,8 +1,10 @@
-// OpenAI's own client against an engine: node client.mjs URL MODEL. What it prints is what it has seen.
+// OpenAI's own client against an engine, or a gateway before the engines that are named as well: node client.mjs URL MODEL
+// [ENGINE...]. What it prints is what it has seen.
 import assert from 'node:assert/strict';
 import OpenAI from 'openai';
 
-const [url, model] = process.argv.slice(2);
+const [url, model, ...behind] = process.argv.slice(2);
+const engines = behind.length > 0 ? behind : [url];
 const client = new OpenAI({ baseURL: url, apiKey: process.env.KEY ?? 'none', maxRetries: 0, timeout: 60_000 });
 const messages = [{ role: 'system', content: 'You are brief.' }, { role: 'user', content: 'Say something.' }];
 // Long enough that whoever leaves does so before the end.
@@ -12,9 +14,13 @@ const long = Math.min(1000, context - 16);
 const checks = [];
 const check = (name, run) => checks.push([name, run]);
 
+// Of all engines together.
 const engineCount = async (name) => {
-  const answer = await fetch(new URL('/metrics', url), { headers: { Authorization: `Bearer ${process.env.KEY}` } });
-  return Number((await answer.text()).match(new RegExp(`^tutti_engine_${name} (.*)$`, 'm'))[1]);
+  const counts = await Promise.all(engines.map(async (engine) => {
+    const answer = await fetch(new URL('/metrics', engine), { headers: { Authorization: `Bearer ${process.env.KEY}` } });
+    return Number((await answer.text()).match(new RegExp(`^tutti_engine_${name} (.*)$`, 'm'))[1]);
+  }));
+  return counts.reduce((sum, count) => sum + count, 0);
 };
 const until = async (holds) => {
   while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 10));

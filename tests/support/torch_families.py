@@ -99,15 +99,47 @@ class RmsNorm(nn.Module):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
 
 
+def yarn(described, config, theta, size):
+    """Which pairs are stretched, and by what all that is turned is multiplied."""
+    factor = described["factor"]
+    context = described.get("original_max_position_embeddings", config["max_position_embeddings"])
+
+    def sharpening(scale):
+        return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
+
+    def pair(turns):
+        return size * math.log(context / (2 * math.pi * turns)) / (2 * math.log(theta))
+
+    larger = described.get("attention_factor")
+    if larger is None:
+        outer, inner = described.get("mscale"), described.get("mscale_all_dim")
+        larger = sharpening(outer) / sharpening(inner) if outer and inner else sharpening(1)
+    first, last = pair(described.get("beta_fast") or 32), pair(described.get("beta_slow") or 1)
+    if described.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, size - 1)
+    if first == last:
+        last += 0.001
+    mixed = []
+    for number in range(size // 2):
+        plain = theta ** (-2 * number / size)
+        share = min(max((number - first) / (last - first), 0), 1)
+        mixed.append(plain / factor * share + plain * (1 - share))
+    return torch.tensor(mixed).double(), larger
+
+
 def inverse_frequencies(config, size):
+    """And what the cosines and sines are multiplied by."""
     described = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = described.get("rope_theta", config.get("rope_theta", 10000.0))
     plain = 1.0 / theta ** (torch.arange(0, size, 2).double() / size)
     kind = described.get("rope_type", described.get("type", "default"))
     if kind == "linear":
-        return plain / described["factor"]
+        return plain / described["factor"], 1.0
     if kind == "default":
-        return plain
+        return plain, 1.0
+    if kind == "yarn":
+        return yarn(described, config, theta, size)
     # Llama 3.1: what turns slowly is stretched, what turns fast is not, and between the two it is mixed.
     low, high = described["low_freq_factor"], described["high_freq_factor"]
     context, factor = described["original_max_position_embeddings"], described["factor"]
@@ -121,14 +153,14 @@ def inverse_frequencies(config, size):
         else:
             smooth = (context / length - low) / (high - low)
             mixed.append((1 - smooth) * frequency / factor + smooth * frequency)
-    return torch.tensor(mixed).double()
+    return torch.tensor(mixed).double(), 1.0
 
 
-def turn(x, frequencies):
+def turn(x, frequencies, larger):
     angles = torch.arange(x.size(2)).double()[:, None] * frequencies
     angles = torch.cat((angles, angles), -1)
     first, second = x.chunk(2, -1)
-    return x * angles.cos() + torch.cat((-second, first), -1) * angles.sin()
+    return (x * angles.cos() + torch.cat((-second, first), -1) * angles.sin()) * larger
 
 
 def attend(q, k, v, window=None):
@@ -159,7 +191,7 @@ class Attention(nn.Module):
             self.k_norm = RmsNorm(self.size, config["rms_norm_eps"])
         else:
             self.q_norm = self.k_norm = None
-        self.frequencies = inverse_frequencies(config, self.size)
+        self.turns = inverse_frequencies(config, self.size)
         self.window = config.get("sliding_window") if kind == "mistral" else None
 
     def forward(self, x):
@@ -167,7 +199,7 @@ class Attention(nn.Module):
         if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        q, k = turn(q, self.frequencies), turn(k, self.frequencies)
+        q, k = turn(q, *self.turns), turn(k, *self.turns)
         return self.o_proj(attend(q, k, v, self.window).transpose(1, 2).flatten(2))
 
 
@@ -268,11 +300,17 @@ CASES = {
         "original_max_position_embeddings": 32}),
     "llama-biases": decoder("llama", attention_bias=True, mlp_bias=True, head_dim=12, hidden_act="gelu",
                             rope_scaling={"type": "linear", "factor": 2.0}),
+    "llama-yarn": decoder("llama", head_dim=12, rope_scaling={
+        "type": "yarn", "factor": 8.0, "original_max_position_embeddings": 30, "beta_fast": 4.0, "mscale": 1.5,
+        "mscale_all_dim": 0.5, "truncate": False}),
     "mistral": decoder("mistral", sliding_window=7, head_dim=16),
     "qwen2": decoder("qwen2", rope_theta=1000000.0, tie_word_embeddings=True, use_sliding_window=False,
                      sliding_window=7, max_window_layers=2),
     "qwen3": decoder("qwen3", head_dim=16, rope_theta=None,
                      rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "qwen3-yarn": decoder("qwen3", head_dim=16, rope_theta=None, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16,
+        "beta_fast": 2, "beta_slow": 0.25}),
     "qwen3-biases": decoder("qwen3", head_dim=6, attention_bias=True, tie_word_embeddings=True),
     "qwen3_moe": decoder("qwen3_moe", head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
                          norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[1]),

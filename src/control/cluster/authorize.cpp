@@ -118,6 +118,9 @@ class Gate {
           "an admin makes it, because its jobs run as the account of its name on the nodes; whoever "
           "lets people into its queue then makes its tokens");
     if (!people::may_let_in(caller_, grants)) return may_not_change(event.name);
+    if (!is_known && !is_admin() && has_something(event.name))
+      return may_not(caller_, "let '" + event.name + "' in",
+                     "jobs or secrets are there of somebody who is called so: an admin says who that is");
     if (is_known && !people::may_change_person(caller_, known->second)) return may_not_change(event.name);
     if (is_known && !event.blocked.value_or(true)) return let_in_again(known->second);
     if (!is_known && !is_admin() && state_.people.persons.size() >= people::people_made_by_others_max)
@@ -190,6 +193,13 @@ class Gate {
     return needs(caller_, "set or remove secrets of the queue " + queue, Role::queue_admin, queue);
   }
   bool is_admin() const { return people::has(caller_, Role::admin, people::everything); }
+  // Whom the cluster's own token has named, and whom nobody has let in.
+  bool has_something(const people::Name& name) const {
+    if (state_.unfinished.of_user(name) > 0) return true;
+    const auto first = state_.secrets.lower_bound({SecretId::Of::person, name, ""});
+    return first != state_.secrets.end() && first->first.of == SecretId::Of::person &&
+           first->first.owner == name;
+  }
   // What one who may make them could use up, all others would lack.
   static Error too_many(const std::string& what) {
     return failed("there are so many " + what + " that only an admin makes more")

@@ -114,6 +114,24 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
   }
 }
 
+// Whoever is named with the cluster's own token needs to be let in by nobody; his jobs and secrets would be
+// of whom a queue-admin lets in, blocks and removes.
+TEST_F(AuthorizeTest, WhoHasJobsOrSecretsIsMadeKnownByAnAdminAlone) {
+  const auto let_in = [](const people::Name& name) {
+    return SetPerson{.name = name, .grants = std::vector<Grant>{{Role::user, "research"}}};
+  };
+  submit_to("production", "carol");
+  happen(
+      SetSecret{.id = {SecretId::Of::person, "dora", "T"}, .key = "k", .sealed = "0123456789", .bytes = 5});
+  const Caller queue_admin = with(Role::queue_admin, "research");
+  for (const char* name : {"carol", "dora"}) {
+    EXPECT_FALSE(may(queue_admin, let_in(name))) << name;
+    EXPECT_FALSE(may(queue_admin, SetPerson{.name = name, .blocked = true})) << name;
+    EXPECT_TRUE(may(with(Role::admin, ""), let_in(name))) << name;
+  }
+  EXPECT_TRUE(may(queue_admin, let_in("eve")));
+}
+
 TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
   const std::vector<Event> events{Hello{}, Heard{},     Reported{},   Planned{},          Expire{},
                                   Tick{},  PortsHeld{}, EndDoomed{},  ClockSet{},         Join{},

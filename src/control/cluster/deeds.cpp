@@ -1,6 +1,8 @@
 #include "control/cluster/deeds.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 namespace tutti::cluster {
 namespace {
@@ -172,8 +174,8 @@ class Standings {
  public:
   explicit Standings(const State& state) : state_(state) {}
 
-  std::string operator()(const Cancel& event) const { return job(event.job); }
-  std::string operator()(const Release& event) const { return job(event.job); }
+  std::string operator()(const Cancel& event) const { return jobs(event.job, event.whole_array); }
+  std::string operator()(const Release& event) const { return jobs(event.job, event.whole_array); }
   std::string operator()(const Drain& event) const { return node(event.node); }
   std::string operator()(const Resume& event) const { return node(event.node); }
   std::string operator()(const RemoveNode& event) const { return node(event.node); }
@@ -209,6 +211,18 @@ class Standings {
   std::string job(JobId id) const {
     const auto found = state_.jobs.find(id);
     return found == state_.jobs.end() ? "" : std::string(state_name(found->second));
+  }
+  // Of an array how many are in which state: "3 running, 1 succeeded".
+  std::string jobs(JobId id, bool whole_array) const {
+    if (!whole_array) return job(id);
+    const auto elements = array_elements(state_, id);
+    if (!elements) return job(id);
+    std::map<std::string_view, std::size_t> counts;
+    for (const JobId element : *elements) ++counts[state_name(state_.jobs.at(element))];
+    std::string text;
+    for (const auto& [state, count] : counts)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(state);
+    return text;
   }
   std::string node(const NodeName& name) const {
     const auto found = state_.nodes.find(name);

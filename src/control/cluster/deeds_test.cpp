@@ -77,6 +77,23 @@ TEST_F(DeedsTest, SayWhatWasAskedForAndHowItStandsBeforeAndAfter) {
             "rotate authority (x signs):  -> ");
 }
 
+// The first of an array may have ended long ago.
+TEST_F(DeedsTest, OfAnArraySayHowManyAreInWhichState) {
+  join("a", 8);
+  submit(spec(8));
+  Submit array;
+  for (std::int32_t index = 0; index < 3; ++index) {
+    array.specs.push_back(spec(8));
+    array.specs.back().array = ArrayPart{{}, index, 3, 0};
+  }
+  const auto elements = happen(array).reply;
+  ASSERT_TRUE(elements.ok()) << elements.error().text();
+  const JobId first = elements->front();
+  ASSERT_TRUE(happen(Cancel{first, ""}).reply.ok());
+  const std::string said = "cancel the array of job " + first.text();
+  EXPECT_EQ(told(Cancel{first, "", true}), said + ": 1 cancelled, 2 queued -> 3 cancelled");
+}
+
 // A name, a hash or an environment may be anything: nothing of what opens something stands in the log.
 TEST_F(DeedsTest, NothingThatOpensSomethingIsSaid) {
   const auto all_of = [&](const Event& event) {

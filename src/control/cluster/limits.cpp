@@ -56,6 +56,10 @@ Result<> check_words(const JobSpec& spec) {
   if (auto checked = check_text(spec.shape.gpu_model, gpu_models_bytes_max, "gpu-model"); !checked)
     return checked;
   if (auto checked = check_path(spec.workdir, "workdir"); !checked) return checked;
+  if (!spec.workdir.empty() && !spec.workdir.starts_with('/'))
+    return invalid("'" + spec.workdir + "' is not absolute")
+        .within("workdir")
+        .remedy("ranks stand nowhere when they start: name the folder from / on");
   if (auto checked = check_path(spec.output, "output"); !checked) return checked;
   const bool hash = spec.sync.size() == manifest_hash_bytes &&
                     spec.sync.find_first_not_of("0123456789abcdef") == std::string::npos;

@@ -32,7 +32,9 @@ TEST(Limits, OfTexts) {
                [](JobSpec& job, const auto& text) { job.user = text; });
   expect_limit(letters(queue_name_max), letters(queue_name_max + 1), "queue",
                [](JobSpec& job, const auto& text) { job.queue = text; });
-  expect_limit(letters(path_bytes_max), letters(path_bytes_max + 1), "workdir",
+  expect_limit("/" + letters(path_bytes_max - 1), "/" + letters(path_bytes_max), "workdir",
+               [](JobSpec& job, const auto& text) { job.workdir = text; });
+  expect_limit(std::string("/data"), std::string("."), "workdir",
                [](JobSpec& job, const auto& text) { job.workdir = text; });
   expect_limit(letters(path_bytes_max), letters(path_bytes_max + 1), "output",
                [](JobSpec& job, const auto& text) { job.output = text; });

@@ -83,6 +83,7 @@ constexpr std::size_t strays_max = 100'000;  // of one node: an agent may invent
 // What an agent keeps of what is over, as it was started. An age of 0 is for ever.
 struct NodeKeeps {
   Bytes logs_max;
+  std::size_t logs_ranks_max = 0;  // 0: an agent of an earlier version, which does not say
   Duration logs_age_max{};
   Duration checkpoints_age_max{};  // since the end of their job
 

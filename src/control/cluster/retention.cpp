@@ -251,7 +251,7 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
       keep.jobs_max, [&] { return ended.jobs(); },
       [](const Ended::OfUser& user) { return user.entries.size(); });
   expiry.beyond(
-      kept_ranks_max, [&] { return ended.ranks(); }, [](const Ended::OfUser& user) { return user.ranks; });
+      keep.ranks_max, [&] { return ended.ranks(); }, [](const Ended::OfUser& user) { return user.ranks; });
   expiry.beyond(
       kept_bytes_max, [&] { return state_.bytes.finished() + ended.said_bytes(); },
       [](const Ended::OfUser& user) { return user.bytes; });

@@ -41,6 +41,7 @@ constexpr std::size_t finished_many_share = 4;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;
+  std::size_t ranks_max = kept_ranks_max;
   // Also when there are too many, and when a clock that was set back makes the newest look like the oldest:
   // who waits for a job hears of its end.
   Duration jobs_age_min = 10s;

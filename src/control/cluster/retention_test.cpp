@@ -39,6 +39,22 @@ TEST_F(RetentionTest, TheOldestAreForgottenWhenThereAreTooMany) {
   EXPECT_TRUE(expire().jobs.empty()) << "without an age they stay for ever";
 }
 
+TEST_F(RetentionTest, TheOldestAreForgottenWhenTheyHaveTooManyRanks) {
+  keep.ranks_max = 10;
+  join("a", 4);
+  std::vector<JobId> jobs;
+  for (int at = 0; at < 4; ++at) {
+    jobs.push_back(submit(spec(4)));
+    all_start(jobs.back());
+    all_exit(jobs.back());
+    now += 1s;
+  }
+  ASSERT_EQ(state.ended.ranks(), 16U);
+  EXPECT_EQ(expire().jobs, (std::set{jobs[0], jobs[1]}));
+  EXPECT_EQ(state.ended.ranks(), 8U);
+  EXPECT_TRUE(expire().jobs.empty());
+}
+
 // Bob's job must not be forgotten because Alice is busy.
 TEST_F(RetentionTest, WhoHasTheMostIsForgottenFirstAndNobodyLosesAnEqualPart) {
   const auto of = [this](const char* user) {

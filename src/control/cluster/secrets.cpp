@@ -55,9 +55,11 @@ Error full(const std::string& whose, const std::string& most) {
   return failed(whose + " " + most + ", which is the most").remedy("`tutti secret rm` makes room");
 }
 
-bool is_blocked(const State& state, const std::string& user) {
-  const auto person = state.people.persons.find(user);
-  return person != state.people.persons.end() && person->second.blocked;
+// Whoever answers for a queue shuts people out of that one.
+bool is_blocked(const State& state, const JobSpec& spec) {
+  const auto person = state.people.persons.find(spec.user);
+  return person != state.people.persons.end() && person->second.blocked &&
+         people::is_within(spec.queue, person->second.blocked_by.queue);
 }
 
 // An unknown user is whom the cluster's own token has named, and that may everything.
@@ -125,7 +127,7 @@ bool leaves_room(const State& state, const SetSecret& event) {
 }
 
 Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec& spec) {
-  if (is_blocked(state, spec.user))
+  if (is_blocked(state, spec))
     return invalid("'" + spec.user + "' is blocked").remedy("`tutti users unblock` lets him in again");
   std::vector<const Secret*> found;
   if (spec.service) {

@@ -23,8 +23,10 @@
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/files/open_files.hpp"
+#include "base/log/end_in_time.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
+#include "control/controller/attempt_secrets.hpp"
 #include "control/controller/audit_keeper.hpp"
 #include "control/controller/authority_files.hpp"
 #include "control/controller/random_text.hpp"
@@ -319,6 +321,8 @@ std::optional<pid_t> folder_holder(const std::string& folder) {
 
 Result<> run_controller(const ControllerOptions& options,
                         const std::function<void(const std::string&)>& ready) {
+  // Before all whose threads it ends without.
+  const EndInTime end("controller");
   auto listen = parse_listen(options.listen);
   if (!listen) return std::move(listen).error();
   const auto speech = speech_of(options, listen->host);
@@ -395,6 +399,7 @@ Result<> run_controller(const ControllerOptions& options,
   if (!identity) return std::move(identity).error();
   port.identity = std::move(*identity);
   net::limit_connections(port, files::files_to_give(files::raise_open_files().most));
+  hub.limit_audience(audience_within(port.connections, port.connections_per_address));
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
   };
@@ -415,6 +420,9 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   vault.open();
+  auto attempts = attempt_secrets(options.folder);
+  if (!attempts) return std::move(attempts).error();
+  core.give_attempts(*std::move(attempts));
   if (auto started = core.start(); !started) return started;
   if (auto started = audit.start(); !started) return started;
   api.change(core.doors_known());
@@ -429,6 +437,7 @@ Result<> run_controller(const ControllerOptions& options,
   });
   const auto signals = loop.when_asked_to_end([&](int signal) {
     log::warning("this controller ends: {}; ranks run on", ::strsignal(signal));
+    end.begin();
     loop.stop();
   });
   const std::string port_text = ":" + std::to_string((*server)->port());

@@ -46,6 +46,7 @@ class Core {
 
   // Before it starts: what ranks are to get is opened by this, on the core's thread.
   void open_secrets_with(driver::OpenSecret open) { turns_.open_secrets_with(std::move(open)); }
+  void give_attempts(driver::AttemptSecret secret) { turns_.give_attempts(std::move(secret)); }
   // Loads the state; the thread starts only if that works.
   Result<> start();
   void stop();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -29,13 +30,6 @@ constexpr Duration alive_every = 5s;
 constexpr Duration node_silence_max = 2 * cluster::lease;
 constexpr Duration feed_silence_max = 20s;
 constexpr int seat_retry_after_seconds = 5;
-// An agent speaks at least once in this time.
-constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
-// One that has, and is not read, is believed to be there for so long.
-constexpr Duration excused_max = 10 * cluster::lease;
-// So many that are not read, and a part of all that would be a mass if they were silent, are no one's own
-// doing.
-constexpr std::size_t unread_nodes_min = 3;
 
 static_assert(wire::message_bytes_max < net::frame_bytes_max);
 
@@ -145,30 +139,22 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
 }
 
-// An agent of which nothing was read for a while although something waits to be is not silent. If this loop
-// is late itself, or that is so of many agents, the loop is behind, and whoever else seems silent may be so
-// for the same reason. One by itself may see to it that it is not read: it is excused for so long, and nobody
-// else is. One that is read, and whose message is not whole, needs no excuse.
 bool Hub::is_awake() {
-  const Instant now = clock_();
-  const bool is_late = now - std::exchange(awake_asked_at_, now) > agent_pause_max;
-  bool has_unread = false;
-  std::vector<std::string> unread_nodes;
+  std::vector<driver::Hearing::Line> lines;
+  lines.reserve(agents_.size());
   for (const auto& [connection, agent] : agents_) {
-    const std::uint64_t reads = agent->socket->reads();
-    if (std::exchange(agent->reads, reads) != reads) agent->read_at = now;
-    const Duration pause = now - std::max(agent->heard_at, agent->read_at);
-    if (pause <= agent_pause_max || !agent->socket->has_unread()) continue;
-    has_unread = true;
     const std::string& node = listener_.node_of(connection);
-    if (pause <= excused_max && listener_.speaker(node) == connection) unread_nodes.push_back(node);
+    const bool speaks = listener_.speaker(node) == connection;
+    lines.push_back({.connection = connection,
+                     .heard_at = agent->heard_at,
+                     .reads = agent->socket->reads(),
+                     .node = speaks ? std::string_view(node) : std::string_view(),
+                     .has_unread = [socket = agent->socket.get()] { return socket->has_unread(); }});
   }
-  const bool are_many = unread_nodes.size() >= unread_nodes_min &&
-                        unread_nodes.size() * cluster::mass_silence_part > agents_.size();
-  if ((is_late && has_unread) || are_many) return false;
-  for (const std::string& node : unread_nodes)
+  const auto verdict = hearing_.judge(lines, clock_());
+  for (const std::string& node : verdict.excused)
     core_.happen(cluster::Reported(node, std::vector<cluster::RankReport>()), nullptr);
-  return true;
+  return verdict.awake;
 }
 
 void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), clock_()); }

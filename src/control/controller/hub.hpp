@@ -12,6 +12,7 @@
 #include "control/controller/audience.hpp"
 #include "control/controller/core.hpp"
 #include "control/controller/gate.hpp"
+#include "control/driver/hearing.hpp"
 #include "control/driver/listener.hpp"
 #include "control/wire/messages.hpp"
 #include "net/http/http.hpp"
@@ -60,6 +61,9 @@ class Hub {
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
   void add_log_reader(net::Exchange& exchange, const LogRequest& request, const Identity& by);
 
+  // How many may follow. Before anybody does.
+  void limit_audience(const AudienceLimits& limits) { audience_.limit(limits); }
+
   void deliver(driver::Delivery delivery);
   // Whoever follows with a token that has expired by this date is cut off.
   void shut_expired(Instant date);
@@ -68,8 +72,8 @@ class Hub {
   // On this loop, from any thread.
   void post(std::function<void()> task) { loop_.post(std::move(task)); }
 
-  // Whether this loop hears the agents: it has read what has come. Asked again and again. Where it is one
-  // agent alone that is not read, that one is excused, and the loop is awake.
+  // Whether this loop hears the agents: it has read what has come. Asked again and again. Those that are
+  // excused are told to be there.
   bool is_awake();
 
  private:
@@ -77,9 +81,7 @@ class Hub {
     std::shared_ptr<net::Socket> socket;
     std::string remote;
     driver::Connection connection = 0;
-    Instant heard_at;         // on the hub's own clock
-    std::uint64_t reads = 0;  // of its connection, as they were when it was looked last
-    Instant read_at = {};     // when there were more than before
+    Instant heard_at;  // on the hub's own clock
     Papers papers = {};
   };
   // What one node sends of one attempt's logs.
@@ -180,7 +182,7 @@ class Hub {
   Core& core_;
   Clock clock_;
   std::shared_ptr<net::Loop::Handle> awake_;
-  Instant awake_asked_at_;
+  driver::Hearing hearing_;
   driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, Watcher> watchers_;

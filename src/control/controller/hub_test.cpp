@@ -626,6 +626,30 @@ TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
   EXPECT_EQ(follow("10.0.0.2", false)->status, 200) << "one has made room";
 }
 
+// A program that may open few files: who follows from a node's address leaves some to its agent.
+TEST_F(HubTest, WhereFewCanConnectThoseWhoFollowLeaveRoomForOthers) {
+  Hub hub(loop, core);
+  const AudienceLimits limits = audience_within(400, 200);
+  EXPECT_EQ(limits.all, 200U);
+  EXPECT_EQ(limits.per_address, 100U);
+  EXPECT_EQ(limits.per_person, 50U);
+  hub.limit_audience(limits);
+  std::vector<std::unique_ptr<HubExchange>> open;
+  const auto follow = [&](const std::string& name) {
+    open.push_back(std::make_unique<HubExchange>());
+    open.back()->come_from("10.0.0.1");
+    hub.add_watcher(*open.back(), {.caller = people::Caller{.name = name}, .credential = {.token = name}});
+    return open.back()->status;
+  };
+  for (std::size_t count = 0; count < limits.per_person; ++count) ASSERT_EQ(follow("eve"), 200);
+  EXPECT_EQ(follow("eve"), 429);
+  EXPECT_EQ(follow("ada"), 200);
+  const AudienceLimits many = audience_within(net::connections_max, net::connections_per_address_max);
+  EXPECT_EQ(many.all, audience_max);
+  EXPECT_EQ(many.per_address, audience_per_address_max);
+  EXPECT_EQ(many.per_person, audience_per_person_max);
+}
+
 TEST_F(HubTest, NobodyFollowsInPlaceOfAllOthersHoweverManyAddressesHeHas) {
   Hub hub(loop, core);
   std::vector<std::unique_ptr<HubExchange>> open;

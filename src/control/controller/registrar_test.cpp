@@ -57,6 +57,27 @@ TEST_F(RegistrarTest, ADamagedAuthorityIsSaidAndKept) {
   EXPECT_EQ(text("authority.pem"), "damaged");
 }
 
+// A letter of its name: by that the authority is another one, which nobody has heard of.
+TEST_F(RegistrarTest, AnAuthorityOfWhichABitIsAnotherIsSaidAndKept) {
+  static_cast<void>(authorities());
+  const std::string shown = text("ca.pem");
+  const std::string sound = text("authority.pem");
+  const std::size_t begin = sound.find("-----BEGIN CERTIFICATE-----");
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t line = sound.find('\n', begin) + 1;
+  // In the second line of the certificate, where the issuer's name stands.
+  std::string damaged = sound;
+  char& letter = damaged[line + 100];
+  letter = letter == 'A' ? 'B' : 'A';
+  std::ofstream(folder + "/authority.pem") << damaged;
+  const auto read = read_authorities(folder);
+  ASSERT_FALSE(read.ok());
+  EXPECT_NE(read.error().text().find(folder + "/authority.pem"), std::string::npos) << read.error().text();
+  EXPECT_NE(read.error().remedy().find("copy of the folder"), std::string::npos);
+  EXPECT_EQ(text("authority.pem"), damaged);
+  EXPECT_EQ(text("ca.pem"), shown) << "whoever trusts that one goes on";
+}
+
 TEST_F(RegistrarTest, AnAuthorityFollowsAnotherInSteps) {
   const Authorities before = authorities();
   ASSERT_TRUE(make_next_authority(folder, now).ok());

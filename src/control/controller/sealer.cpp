@@ -116,10 +116,32 @@ Result<std::vector<Sealer::Key>> Sealer::keys_in_file() const {
   forget(keys);
   return failed("it does not hold the keys of secrets, or not as they were written")
       .within(file_)
-      .remedy("put it back from a copy of the folder; it is never written over");
+      .remedy(
+          "put it back from a copy of the folder; it is never written over. Where there is no copy and the "
+          "controller has not ended since, move it away: the next secret that is set writes it again");
+}
+
+// Somebody may have removed the file or put an older copy in its place: what is known here may be the last
+// copy of a key, and stays until it is not needed.
+std::vector<Sealer::Key> Sealer::with_known(std::vector<Key> in_file) const {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(in_file, [this](const Key& key) {
+    return std::any_of(keys_.begin(), keys_.end(), [&](const Key& known) { return known.id == key.id; });
+  });
+  in_file.insert(in_file.end(), keys_.begin(), keys_.end());
+  return in_file;
+}
+
+Result<std::vector<Sealer::Key>> Sealer::all_keys() const {
+  auto keys = keys_in_file();
+  if (!keys) return std::move(keys).error();
+  return with_known(*std::move(keys));
 }
 
 Result<> Sealer::write(const std::vector<Key>& keys) {
+  if (keys.size() > secret_keys_max)
+    return failed("there would be " + std::to_string(keys.size()) + " keys in " + file_)
+        .remedy("wait until what is sealed under the older ones has been sealed anew");
   std::string text = std::string(first_line) + "\n";
   for (const Key& key : keys)
     text += key.id + " " + to_hex({reinterpret_cast<const std::byte*>(key.bytes.data()), key.bytes.size()}) +
@@ -135,7 +157,7 @@ Result<> Sealer::write(const std::vector<Key>& keys) {
 
 Result<> Sealer::read() {
   const std::lock_guard one_at_a_time(file_mutex_);
-  auto keys = keys_in_file();
+  auto keys = all_keys();
   if (!keys) return std::move(keys).error();
   const std::lock_guard lock(mutex_);
   std::swap(keys_, *keys);
@@ -143,13 +165,21 @@ Result<> Sealer::read() {
   return {};
 }
 
-// What is there by now stays, whoever has put it there.
-Result<std::string> Sealer::make_one() {
+Result<bool> Sealer::restore() {
+  const std::lock_guard one_at_a_time(file_mutex_);
   auto keys = keys_in_file();
   if (!keys) return std::move(keys).error();
-  if (keys->size() >= secret_keys_max)
-    return failed("there are " + std::to_string(keys->size()) + " keys in " + file_)
-        .remedy("wait until what is sealed under the older ones has been sealed anew");
+  const std::size_t before = keys->size();
+  const std::vector<Key> all = with_known(*std::move(keys));
+  if (all.size() == before) return false;
+  if (auto written = write(all); !written) return std::move(written).error();
+  return true;
+}
+
+// What is there by now stays, whoever has put it there.
+Result<std::string> Sealer::make_one() {
+  auto keys = all_keys();
+  if (!keys) return std::move(keys).error();
   Key key;
   if (RAND_bytes(key.bytes.data(), static_cast<int>(key.bytes.size())) != 1)
     return failed("the system gives no random bytes");
@@ -178,7 +208,7 @@ void Sealer::settle() {
 
 Result<std::string> Sealer::first() {
   const std::lock_guard one_at_a_time(file_mutex_);
-  auto keys = keys_in_file();
+  auto keys = all_keys();
   if (!keys) return std::move(keys).error();
   if (keys->empty()) return make_one();
   std::string newest = keys->back().id;
@@ -196,7 +226,7 @@ std::optional<std::uint64_t> Sealer::calm() const {
 Result<> Sealer::keep_only(const std::string& key, std::uint64_t since) {
   const std::lock_guard one_at_a_time(file_mutex_);
   if (calm() != since) return {};
-  auto keys = keys_in_file();
+  auto keys = all_keys();
   if (!keys) return std::move(keys).error();
   const std::size_t before = keys->size();
   std::erase_if(*keys, [&](const Key& one) { return one.id != key; });

@@ -29,12 +29,14 @@ class Sealer {
   const std::string& file() const { return file_; }
 
   // ---- the keys; each of these may wait for the disk
-  // As they are in the file; one that is not there has none.
+  // Those of the file are known as well from now on; one that is not there has none.
   Result<> read();
+  // What is known and is not in the file is written to it again; true if there was any.
+  Result<bool> restore();
   // One more, which is on the disk when this returns. settle() says that it is stored whether it is in use.
   Result<std::string> make();
   void settle();
-  // The one that is in the file and was made last; where there is none, one is made.
+  // The one that was made last, of those that are known; where there is none, one is made.
   Result<std::string> first();
   // Nothing while somebody makes one; else a number that changes when somebody does.
   std::optional<std::uint64_t> calm() const;
@@ -59,6 +61,8 @@ class Sealer {
   };
 
   Result<std::vector<Key>> keys_in_file() const;
+  std::vector<Key> with_known(std::vector<Key> in_file) const;
+  Result<std::vector<Key>> all_keys() const;
   Result<> write(const std::vector<Key>& keys);
   Result<std::string> make_one();
   std::optional<Bytes> find(const std::string& key) const;

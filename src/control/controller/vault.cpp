@@ -114,6 +114,14 @@ Result<cluster::SetSecret> Vault::seal(cluster::SecretId id, std::string_view va
     if (!first) return std::move(first).error();
     key = *std::move(first);
   }
+  // Nothing is stored that could not be opened after a restart.
+  const auto restored = sealer_.restore();
+  if (!restored) return restored.error();
+  if (*restored) {
+    log::warning("keys of the secrets were missing in {}, and are there again: was it removed or replaced?",
+                 sealer_.file());
+    wake();
+  }
   auto sealed = sealer_.seal(core_.cluster_id(), id, key, value);
   if (!sealed) return std::move(sealed).error();
   return cluster::SetSecret{.id = std::move(id),

@@ -192,6 +192,60 @@ TEST_F(VaultTest, WithoutItsKeyNothingIsSetUntilTheFileIsBackOrAllIsRemoved) {
   expect_all_open("a new beginning");
 }
 
+// Somebody removes the file, or puts an older copy in its place, while the controller runs: what it holds in
+// memory is the last copy of the keys.
+TEST_F(VaultTest, KeysThatAreMissingInTheFileAreWrittenToItAgain) {
+  begin();
+  set_some();
+  const std::string file = folder + "/secrets.key";
+  const std::string copy = folder + "/copy";
+  fs::copy_file(file, copy);
+  fs::remove(file);
+  values["S4"] = "set without the file";
+  ASSERT_TRUE(life->set("S4", values["S4"]));
+  expect_all_open("set without the file");
+
+  fs::remove(file);
+  ASSERT_TRUE(life->happen(cluster::UseSecretKey{*life->vault.make_key()}));
+  life->vault.settle();
+  expect_all_open("another key without the file");
+  fs::remove(file);
+  life->rewrap_all();
+  expect_all_open("sealed anew without the file");
+
+  const auto put_older_back = [&] { fs::copy_file(copy, file, fs::copy_options::overwrite_existing); };
+  put_older_back();
+  values["S5"] = "set beside an older file";
+  ASSERT_TRUE(life->set("S5", values["S5"]));
+  expect_all_open("set beside an older file");
+  put_older_back();
+  ASSERT_TRUE(life->happen(cluster::UseSecretKey{*life->vault.make_key()}));
+  life->vault.settle();
+  expect_all_open("another key beside an older file");
+  put_older_back();
+  life->rewrap_all();
+  expect_all_open("sealed anew beside an older file");
+  life.reset();
+  begin();
+  expect_all_open("at the end");
+}
+
+TEST_F(VaultTest, AFileThatCannotBeReadIsNeitherUsedNorWrittenOver) {
+  begin();
+  set_some();
+  const std::string file = folder + "/secrets.key";
+  std::ofstream(file) << "something else\n";
+  const auto set = life->set("S9", "value");
+  ASSERT_FALSE(set);
+  EXPECT_NE(set.error().text().find(file), std::string::npos) << set.error().text();
+  EXPECT_FALSE(life->vault.make_key());
+  EXPECT_EQ(fs::file_size(file), 15U) << "nothing is written over it";
+  fs::remove(file);
+  values["S9"] = "value";
+  EXPECT_TRUE(life->set("S9", "value"));
+  expect_all_open("without it");
+}
+
 // A hundred whose key nobody has, at the front of all.
 TEST_F(VaultTest, WhatCannotBeOpenedKeepsNothingBehindItFromBeingSealedAnew) {
   begin();

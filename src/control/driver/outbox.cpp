@@ -39,8 +39,9 @@ wire::StartRanks shared_part(const cluster::Job& job, const cluster::GangEnviron
 // The messages of one turn.
 class Letters {
  public:
-  Letters(const cluster::State& state, const OpenSecret& open, std::vector<Delivery::Message>& messages)
-      : state_(state), open_(open), messages_(messages) {}
+  Letters(const cluster::State& state, const OpenSecret& open, const AttemptSecret& attempt_secret,
+          std::vector<Delivery::Message>& messages)
+      : state_(state), open_(open), attempt_secret_(attempt_secret), messages_(messages) {}
 
   std::vector<Withheld> withheld() { return std::move(withheld_); }
 
@@ -60,6 +61,10 @@ class Letters {
     }
     wire::StartRanks message = shared_part(job->second, gang, start.node);
     message.secrets = *secrets;
+    // Here, and not in the description of the gang: so it is in no answer and no store. Whoever is alone
+    // meets nobody.
+    if (attempt_secret_ && job->second.places.size() > 1)
+      message.env.push_back("TUTTI_WORLD_SECRET=" + attempt_secret_(state_.cluster_id, job->second));
     std::size_t shared_bytes = bytes_of(message.command) + bytes_of(message.env);
     for (const wire::SecretValue& secret : message.secrets)
       shared_bytes += secret.name.size() + secret.value.size() + 2 * overhead_bytes;
@@ -128,6 +133,7 @@ class Letters {
 
   const cluster::State& state_;
   const OpenSecret& open_;
+  const AttemptSecret& attempt_secret_;
   std::vector<Delivery::Message>& messages_;
   cluster::JobId secrets_job_;
   std::vector<wire::SecretValue> secrets_;
@@ -146,7 +152,7 @@ void Outbox::add(std::vector<cluster::Send> sends) {
 
 std::vector<Withheld> Outbox::write(const cluster::State& state, const OpenSecret& open,
                                     std::vector<Delivery::Message>& messages) {
-  Letters letters(state, open, messages);
+  Letters letters(state, open, attempt_secret_, messages);
   while (!sends_.empty() && !letters.enough()) {
     std::visit(letters, sends_.front());
     sends_.pop_front();

@@ -22,6 +22,10 @@ constexpr std::size_t message_bytes_per_turn_max = 16 << 20;
 using OpenSecret =
     std::function<Result<std::string>(const std::string& cluster, const cluster::Secret& secret)>;
 
+// What the ranks of this attempt have and nobody else. The same each time that it is asked for; must not
+// wait.
+using AttemptSecret = std::function<std::string(const std::string& cluster, const cluster::Job& job)>;
+
 // An attempt whose ranks are not told to start, and why.
 struct Withheld {
   cluster::JobId job;
@@ -31,6 +35,8 @@ struct Withheld {
 
 class Outbox {
  public:
+  // Before the first turn. Without it ranks meet without a secret.
+  void give_attempts(AttemptSecret secret) { attempt_secret_ = std::move(secret); }
   void add(std::vector<cluster::Send> sends);
   bool empty() const { return sends_.empty(); }
   // Appends what this turn sends; the rest stays for the next one. What is out of date by now is dropped.
@@ -40,6 +46,7 @@ class Outbox {
 
  private:
   std::deque<cluster::Send> sends_;
+  AttemptSecret attempt_secret_;
 };
 
 }  // namespace tutti::driver

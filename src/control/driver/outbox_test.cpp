@@ -205,5 +205,31 @@ TEST_F(OutboxTest, AReplicaGetsTheKeyOfItsServiceWithoutAskingForIt) {
   EXPECT_EQ(start.secrets[0].value, "key");
 }
 
+TEST_F(OutboxTest, TheRanksOfAGangHearTheSecretOfTheirAttemptAndNobodyElseDoes) {
+  join(2, 1);
+  turns.give_attempts([](const std::string&, const cluster::Job& job) {
+    return "hidden-" + job.id.text() + "." + std::to_string(job.attempt);
+  });
+  cluster::JobSpec wanted = spec(2);
+  wanted.shape.cpus = 1;
+  wanted.env = {"TUTTI_WORLD_SECRET=of his own choice"};
+  const auto started = happen(cluster::Submit{{wanted}});
+  ASSERT_EQ(started.delivery.messages.size(), 2U) << "one for each node";
+  for (const auto& message : started.delivery.messages) {
+    const auto start = std::get<wire::StartRanks>(*wire::decode_controller_message(message.frame));
+    ASSERT_FALSE(start.env.empty());
+    EXPECT_EQ(start.env.back(), "TUTTI_WORLD_SECRET=hidden-1.0") << "the last one counts";
+  }
+  const auto stored = store.load();
+  for (const auto& [key, bytes] : stored->objects) EXPECT_EQ(bytes.find("hidden"), std::string::npos) << key;
+
+  happen(cluster::Cancel{cluster::JobId(1), "", false, true});
+  const auto alone = happen(cluster::Submit{{spec(1)}});
+  ASSERT_EQ(alone.delivery.messages.size(), 1U);
+  const auto start =
+      std::get<wire::StartRanks>(*wire::decode_controller_message(alone.delivery.messages[0].frame));
+  for (const std::string& entry : start.env) EXPECT_FALSE(entry.starts_with("TUTTI_WORLD_SECRET"));
+}
+
 }  // namespace
 }  // namespace tutti::driver

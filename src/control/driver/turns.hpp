@@ -74,6 +74,8 @@ class Turns {
 
   // Before the first turn. Without it, jobs that ask for secrets are held.
   void open_secrets_with(OpenSecret open) { open_secret_ = std::move(open); }
+  // Before the first turn. Without it the ranks of a gang meet without a secret.
+  void give_attempts(AttemptSecret secret) { outbox_.give_attempts(std::move(secret)); }
   // Reads the store; there are no turns before that has worked.
   Result<> load();
 

@@ -16,7 +16,7 @@ cluster::Hello full_hello() {
   hello.jobs_seen = 41;
   hello.jobs_saved = 43;
   hello.keeps_apart = true;
-  hello.keeps = cluster::NodeKeeps{gib(20), 24h * 14, 90s};
+  hello.keeps = cluster::NodeKeeps{gib(20), 20'000, 24h * 14, 90s};
   hello.lacks = "a filter of devices";
   hello.ports = {20'001, 20'002};
   return hello;

@@ -72,8 +72,11 @@ Result<std::vector<std::int32_t>> ports_from(const google::protobuf::RepeatedFie
   return std::vector<std::int32_t>(from.begin(), from.end());
 }
 
+constexpr std::int64_t logs_ranks_most = 1'000'000'000;  // that an agent may say
+
 void to_proto(const cluster::NodeKeeps& from, proto::Keeps& to) {
   to.set_logs_bytes_max(from.logs_max.count());
+  to.set_logs_ranks_max(static_cast<std::int64_t>(from.logs_ranks_max));
   to.set_logs_age_ms(from.logs_age_max / 1ms);
   to.set_checkpoints_age_ms(from.checkpoints_age_max / 1ms);
 }
@@ -82,8 +85,11 @@ cluster::NodeKeeps keeps_from(const proto::Keeps& from) {
   const auto age = [](std::int64_t ms) {
     return std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, time_ms_max));
   };
-  return {Bytes(std::clamp<std::int64_t>(from.logs_bytes_max(), 0, bytes_max)), age(from.logs_age_ms()),
-          age(from.checkpoints_age_ms())};
+  const auto ranks = std::clamp<std::int64_t>(from.logs_ranks_max(), 0, logs_ranks_most);
+  return {.logs_max = Bytes(std::clamp<std::int64_t>(from.logs_bytes_max(), 0, bytes_max)),
+          .logs_ranks_max = static_cast<std::size_t>(ranks),
+          .logs_age_max = age(from.logs_age_ms()),
+          .checkpoints_age_max = age(from.checkpoints_age_ms())};
 }
 
 Result<AgentMessage> hello_from(const proto::Hello& from) {

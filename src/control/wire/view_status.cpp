@@ -29,6 +29,7 @@ class Ages {
 
 void fill_kept_by_agents(const cluster::State& state, proto::KeptView& view) {
   Bytes logs_max;
+  std::size_t logs_ranks_max = 0;
   Ages logs;
   Ages checkpoints;
   bool is_known = false;
@@ -36,11 +37,13 @@ void fill_kept_by_agents(const cluster::State& state, proto::KeptView& view) {
     if (!node.keeps) continue;
     is_known = true;
     logs_max += node.keeps->logs_max;
+    logs_ranks_max += node.keeps->logs_ranks_max;
     logs.add(node.keeps->logs_age_max);
     checkpoints.add(node.keeps->checkpoints_age_max);
   }
   if (!is_known) return;
   view.set_logs_bytes_max(static_cast<double>(logs_max.count()));
+  view.set_logs_ranks_max(static_cast<double>(logs_ranks_max));
   view.set_logs_age_s(logs.longest());
   view.set_logs_age_min_s(logs.shortest());
   view.set_checkpoints_age_s(checkpoints.longest());
@@ -50,6 +53,8 @@ void fill_kept_by_agents(const cluster::State& state, proto::KeptView& view) {
 void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& view) {
   view.set_jobs_max(static_cast<std::int32_t>(kept.retention.jobs_max));
   view.set_jobs_age_s(in_seconds(kept.retention.jobs_age_max));
+  view.set_jobs_ranks(static_cast<double>(state.ended.ranks()));
+  view.set_jobs_ranks_max(static_cast<double>(kept.retention.ranks_max));
   Bytes logs;
   for (const auto& [name, node] : state.nodes) {
     if (node.lost) view.set_nodes_lost(view.nodes_lost() + 1);

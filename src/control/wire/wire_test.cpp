@@ -16,9 +16,10 @@ TEST(Views, StatusTellsWhatAgentsKeep) {
   const auto kept = [&] { return nlohmann::json::parse(status_json(state, {}, "1", {}))["kept"]; };
   state.nodes["a"].name = "a";
   EXPECT_FALSE(kept().contains("logs_bytes_max")) << "nobody has said so";
-  state.nodes["a"].keeps = cluster::NodeKeeps{gib(20), 24h * 14, 0s};
-  state.nodes["b"].keeps = cluster::NodeKeeps{gib(10), 24h * 7, 24h * 90};
+  state.nodes["a"].keeps = cluster::NodeKeeps{gib(20), 20'000, 24h * 14, 0s};
+  state.nodes["b"].keeps = cluster::NodeKeeps{gib(10), 5'000, 24h * 7, 24h * 90};
   EXPECT_EQ(kept()["logs_bytes_max"], static_cast<double>(gib(30).count()));
+  EXPECT_EQ(kept()["logs_ranks_max"], 25'000.0);
   EXPECT_EQ(kept()["logs_age_s"], 14 * 86'400.0);
   EXPECT_EQ(kept()["logs_age_min_s"], 7 * 86'400.0);
   EXPECT_EQ(kept()["checkpoints_age_s"], 0.0) << "for ever";

@@ -167,8 +167,8 @@ class Gateway::Core final : public serve::Pages {
                   .path = model_path(asked.arguments, program_ends[at]),
                   .model = asked.arguments.at("name")};
     errand.ask.prompt_tokens = static_cast<std::int64_t>(request.body.size()) / token_bytes + 1;
-    errand.headers = request.headers;
-    errand.headers.erase(resumable_header);
+    const auto length = request.headers.find(std::string(serve::infer::json_length_header));
+    if (length != request.headers.end()) errand.headers.insert(*length);
     return errand;
   }
   template <Result<Errand> (*read)(const Asked&)>

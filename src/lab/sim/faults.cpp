@@ -42,7 +42,7 @@ void Faults::next() {
       &Faults::stall_controller, &Faults::break_disk,         &Faults::disturb_disk,
       &Faults::jump_clock,       &Faults::double_messages,    &Faults::slow_network,
       &Faults::stall_core,       &Faults::stall_network_loop, &Faults::stall_agent,
-      &Faults::fill_disk};
+      &Faults::fill_disk,        &Faults::stall_reading};
   const Duration gap(
       static_cast<Duration::rep>(world_.prng.exponential(static_cast<double>(mean_gap_.count()))));
   world_.agenda.after(gap, [this] {
@@ -184,6 +184,8 @@ bool Faults::stall_controller() { return controller_.stall(Stall::all, world_.be
 bool Faults::stall_core() { return controller_.stall(Stall::core, world_.between(100ms, 10s)); }
 
 bool Faults::stall_network_loop() { return controller_.stall(Stall::network, world_.between(100ms, 10s)); }
+
+bool Faults::stall_reading() { return controller_.stall(Stall::reading, world_.between(100ms, 10s)); }
 
 bool Faults::break_disk() {
   constexpr std::array moods{FaultyDisk::Mood::full, FaultyDisk::Mood::uncertain, FaultyDisk::Mood::dead};

@@ -28,7 +28,7 @@ class Faults {
  private:
   // Whether it hit something: a node that is off cannot be switched off.
   using Fault = bool (Faults::*)();
-  static constexpr std::size_t kinds = 19;
+  static constexpr std::size_t kinds = 20;
 
   void choose_weather();
   void next();
@@ -47,6 +47,7 @@ class Faults {
   bool stall_controller();
   bool stall_core();
   bool stall_network_loop();
+  bool stall_reading();
   bool stall_agent();
   bool break_disk();
   bool disturb_disk();

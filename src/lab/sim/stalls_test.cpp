@@ -81,6 +81,23 @@ TEST_F(Stalls, ANetworkLoopThatStandsStillLosesNobody) {
   EXPECT_EQ(lost_, 0U);
 }
 
+TEST_F(Stalls, ANetworkLoopThatGoesRoundAndReadsNobodyLosesNobody) {
+  ASSERT_TRUE(controller.stall(Stall::reading, 20s));
+  pass(40s);
+  EXPECT_EQ(lost_, 0U);
+}
+
+// So it is judged after each of them again: that it did not hear is no reason to believe for ever.
+TEST_F(Stalls, WhoDiesWhileNobodyIsReadIsLostWhenTheOthersAre) {
+  ASSERT_TRUE(controller.stall(Stall::reading, 20s));
+  ASSERT_TRUE(nodes[2]->stall_agent());
+  pass(20s);
+  EXPECT_EQ(lost_, 0U);
+  pass(10s);
+  EXPECT_TRUE(controller.state().nodes.at("n2").lost);
+  EXPECT_EQ(lost(), 1U);
+}
+
 TEST_F(Stalls, ACoreThatStandsStillLosesNobody) {
   ASSERT_TRUE(controller.stall(Stall::core, 20s));
   pass(40s);

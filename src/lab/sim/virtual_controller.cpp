@@ -1,6 +1,7 @@
 #include "lab/sim/virtual_controller.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "control/wire/messages.hpp"
@@ -82,9 +83,10 @@ bool VirtualController::kill() {
   ++life_;
   turns_.reset();
   listener_ = {};
+  hearing_ = {};
   waiting_.clear();
-  core_stalled_until_ = network_stalled_until_ = {};
-  for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
+  core_stalled_until_ = network_stalled_until_ = reading_stalled_until_ = {};
+  for (const auto& [id, line] : std::exchange(lines_, {})) world_.network.close(id, Side::controller);
   return true;
 }
 
@@ -97,7 +99,7 @@ void VirtualController::reboot(Duration by) {
 // A stall is not stretched: what it holds up would then come in another order.
 bool VirtualController::stall(Stall what, Duration time) {
   const Duration now = world_.agenda.now();
-  if (now < core_stalled_until_ || now < network_stalled_until_) return false;
+  if (now < std::max({core_stalled_until_, network_stalled_until_, reading_stalled_until_})) return false;
   switch (what) {
     case Stall::all:
       world_.note("controller stalls for " + format_duration(time));
@@ -110,6 +112,10 @@ bool VirtualController::stall(Stall what, Duration time) {
     case Stall::network:
       world_.note("controller's network loop stalls for " + format_duration(time));
       network_stalled_until_ = now + time;
+      break;
+    case Stall::reading:
+      world_.note("controller reads no agent for " + format_duration(time));
+      reading_stalled_until_ = now + time;
       break;
   }
   return true;
@@ -132,15 +138,31 @@ void VirtualController::later(Duration delay, const Duration& stalled_until, std
   });
 }
 
-// What the sockets bring is taken at once, unless the network loop stands still.
-void VirtualController::when_awake(std::function<void()> task) {
-  if (world_.agenda.now() >= network_stalled_until_) return task();
-  on_network(Duration::zero(), std::move(task));
+// What the sockets bring is taken at once, unless the network loop stands still or does not come to it.
+void VirtualController::when_read(std::function<void()> task) {
+  const Duration now = world_.agenda.now();
+  const Duration& stalled_until =
+      now < network_stalled_until_ ? network_stalled_until_ : reading_stalled_until_;
+  if (now >= stalled_until) return task();
+  later(Duration::zero(), stalled_until, std::move(task));
 }
 
-// As the network loop says it of itself.
+// As the network loop says it of itself: whether it is awake is up to the real judgement.
 void VirtualController::stay_awake() {
-  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, steady()});
+  std::vector<driver::Hearing::Line> lines;
+  for (const auto& [connection, line] : lines_) {
+    const std::string& node = listener_.node_of(connection);
+    const bool speaks = listener_.speaker(node) == connection;
+    lines.push_back({.connection = connection,
+                     .heard_at = line.heard_at,
+                     .reads = line.reads,
+                     .node = speaks ? std::string_view(node) : std::string_view(),
+                     .has_unread = [&line = line] { return line.unread > 0; }});
+  }
+  const auto verdict = hearing_.judge(lines, steady());
+  for (const std::string& node : verdict.excused)
+    put(cluster::Reported(node, std::vector<cluster::RankReport>()), nullptr);
+  if (verdict.awake) waiting_.push_back({cluster::Tick{}, nullptr, nullptr, steady()});
   on_network(driver::awake_every, [this] { stay_awake(); });
 }
 
@@ -163,18 +185,25 @@ void VirtualController::put(cluster::Event event, driver::Reply reply) {
 // What it means is up to the real listener.
 void VirtualController::receive(Network::Id connection, const std::string& node, const std::string& frame) {
   if (!up()) return;
-  when_awake([this, connection, node, frame] { hear(connection, node, frame); });
+  if (const auto line = lines_.find(connection); line != lines_.end()) ++line->second.unread;
+  when_read([this, connection, node, frame] { hear(connection, node, frame); });
 }
 
 void VirtualController::hear(Network::Id connection, const std::string& node, const std::string& frame) {
+  if (const auto found = lines_.find(connection); found != lines_.end()) {
+    Line& line = found->second;
+    --line.unread;
+    ++line.reads;
+    line.heard_at = steady();
+  }
   auto heard = listener_.receive(connection, frame, steady());
   for (const auto& message : heard.answers)
     world_.network.send(connection, Side::controller, wire::encode(message));
   if (!heard.event && world_.sabotage == Sabotage::old_connections_speak) heard = believe(node, frame);
-  if (heard.replaced != 0) world_.network.close(heard.replaced, Side::controller);
+  if (heard.replaced != 0) hang_up(heard.replaced);
   if (!heard.refused.empty()) {
     world_.note("controller refuses " + node + " on " + std::to_string(connection) + ": " + heard.refused);
-    return world_.network.close(connection, Side::controller);
+    return hang_up(connection);
   }
   if (!heard.event) return;
   if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event))
@@ -200,9 +229,14 @@ driver::Listener::Heard VirtualController::believe(const std::string& node, cons
   return heard;
 }
 
+void VirtualController::hang_up(Network::Id connection) {
+  lines_.erase(connection);
+  world_.network.close(connection, Side::controller);
+}
+
 void VirtualController::closed(Network::Id connection, const std::string& node) {
-  connections_.erase(connection);
-  when_awake([this, connection, node] {
+  when_read([this, connection, node] {
+    lines_.erase(connection);
     if (listener_.close(connection)) world_.note("controller misses " + node);
   });
 }

@@ -2,11 +2,12 @@
 // jumps, a network that breaks, and loops that stand still each for itself. One thread.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "control/driver/hearing.hpp"
 #include "control/driver/listener.hpp"
 #include "control/driver/turns.hpp"
 #include "lab/sim/faulty_disk.hpp"
@@ -14,8 +15,8 @@
 
 namespace tutti::sim {
 
-// Which of its loops stands still.
-enum class Stall { all, core, network };
+// Which of its loops stands still. `reading`: the network loop goes round and does not come to its agents.
+enum class Stall { all, core, network, reading };
 
 class VirtualController {
  public:
@@ -39,7 +40,7 @@ class VirtualController {
   // ---- agents
   // A connection that was opened; it speaks for a node after its Hello.
   void accept(Network::Id connection) {
-    connections_.insert(connection);
+    lines_[connection] = {.heard_at = steady()};
     listener_.open(connection, "10.0.0.9");
   }
   void receive(Network::Id connection, const std::string& node, const std::string& frame);
@@ -56,9 +57,10 @@ class VirtualController {
   void on_core(Duration delay, std::function<void()> task);
   void on_network(Duration delay, std::function<void()> task);
   void later(Duration delay, const Duration& stalled_until, std::function<void()> task);
-  void when_awake(std::function<void()> task);
+  void when_read(std::function<void()> task);
   void stay_awake();
   void hear(Network::Id connection, const std::string& node, const std::string& frame);
+  void hang_up(Network::Id connection);
   static driver::Listener::Heard believe(const std::string& node, const std::string& frame);
   void put(cluster::Event event, driver::Reply reply);
   void wait_for_turn(Duration patience);
@@ -66,11 +68,19 @@ class VirtualController {
   void deliver(const driver::Delivery& delivery);
   void answer(std::vector<driver::Turns::Outcome::Answer> answers);
 
+  // As much of an agent's connection as its socket tells.
+  struct Line {
+    Instant heard_at;
+    std::uint64_t reads = 0;
+    std::uint64_t unread = 0;
+  };
+
   World& world_;
   FaultyDisk disk_;
   std::unique_ptr<driver::Turns> turns_;
   driver::Listener listener_;
-  std::set<Network::Id> connections_;
+  driver::Hearing hearing_;
+  std::map<Network::Id, Line> lines_;
   std::vector<driver::Item> waiting_;
   std::uint64_t life_ = 0;
   std::uint64_t awaited_turn_ = 0;  // an earlier one on the agenda is out of date
@@ -80,6 +90,7 @@ class VirtualController {
   int boots_ = 1;
   Duration core_stalled_until_{};
   Duration network_stalled_until_{};
+  Duration reading_stalled_until_{};
   Duration last_delivery_{};
 };
 

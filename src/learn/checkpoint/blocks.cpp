@@ -62,25 +62,24 @@ Result<> Blocks::fill(Kept& kept) {
 }
 
 Result<std::span<const std::byte>> Blocks::read(std::size_t file, std::uint64_t block) {
-  auto found =
+  const auto found =
       std::ranges::find_if(kept_, [&](const Kept& kept) { return kept.file == file && kept.block == block; });
-  const bool fresh = found == kept_.end();
-  if (fresh && kept_.size() < kept_max) {
-    kept_.emplace_front();
-    found = kept_.begin();
-  } else if (fresh) {
-    found = std::prev(kept_.end());  // its memory serves again
+  if (found != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, found);
+    return std::span<const std::byte>(found->bytes);
   }
-  kept_.splice(kept_.begin(), kept_, found);
-  if (fresh) {
-    found->file = file;
-    found->block = block;
-    if (auto filled = fill(*found); !filled) {
-      kept_.erase(found);
-      return std::move(filled).error();
-    }
+  // What is not filled, also for want of memory, is not kept.
+  std::list<Kept> filling;
+  if (kept_.size() < kept_max) {
+    filling.emplace_front();
+  } else {
+    filling.splice(filling.begin(), kept_, std::prev(kept_.end()));  // its memory serves again
   }
-  return std::span<const std::byte>(found->bytes);
+  filling.front().file = file;
+  filling.front().block = block;
+  if (auto filled = fill(filling.front()); !filled) return std::move(filled).error();
+  kept_.splice(kept_.begin(), filling);
+  return std::span<const std::byte>(kept_.front().bytes);
 }
 
 Result<> Blocks::copy(std::size_t file, std::uint64_t begin, std::span<std::byte> bytes) {

@@ -80,6 +80,10 @@ class Exporter {
       auto written = replace_durably(folder + "/tokenizer.json", options_.tokenizer);
       if (!written) return written;
     }
+    if (!options_.chat_template.empty()) {
+      auto written = replace_durably(folder + "/chat_template.jinja", options_.chat_template);
+      if (!written) return written;
+    }
     return replace_durably(folder + "/config.json", config());
   }
 

@@ -15,6 +15,7 @@ namespace tutti::checkpoint {
 struct ExportOptions {
   safetensors::Type type = safetensors::Type::f32;  // or f16 or bf16
   std::string tokenizer;                            // the text of a tokenizer.json to put beside it
+  std::string chat_template;                        // likewise of a chat_template.jinja
   std::uint64_t file_bytes_max = 5'000'000'000;     // of tensors, from where on there are several files
   std::int64_t floats_at_a_time = std::int64_t{16} << 20;  // of the model in memory: 64 MiB
   // Bytes of the model that are done, and all of them. False leaves off, and nothing of it stays.

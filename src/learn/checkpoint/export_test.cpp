@@ -133,7 +133,9 @@ TEST_F(Export, ComesBackTheSame) {
 
 TEST_F(Export, HasTheNamesAndTheLayoutOfHuggingFace) {
   const Checkpoint checkpoint = make(gpt2_shape());
-  ASSERT_TRUE(export_hf(checkpoint, path("out") + "/", {.tokenizer = "{\"tokens\":1}"}));
+  ASSERT_TRUE(export_hf(checkpoint, path("out") + "/",
+                        {.tokenizer = "{\"tokens\":1}", .chat_template = "{{ messages }}"}));
+  EXPECT_EQ(read_text("out/chat_template.jinja"), "{{ messages }}");
   EXPECT_EQ(read_text("out/tokenizer.json"), "{\"tokens\":1}");
   json::Value config = *json::parse(read_text("out/config.json"));
   EXPECT_EQ(config["model_type"], "gpt2");

@@ -1,7 +1,9 @@
 #include "learn/checkpoint/read.hpp"
 
+#include <new>
 #include <thread>
 
+#include "base/scarcity/scarcity.hpp"
 #include "learn/checkpoint/made_checkpoint_test.hpp"
 
 namespace tutti::checkpoint {
@@ -121,6 +123,20 @@ TEST_F(Read, TakesOnlyTheBlocksItNeeds) {
   EXPECT_EQ(read_floats(checkpoint, "model/large", whole(large_.shape)), large_.numbers);
   const auto file_bytes = std::filesystem::file_size(path("step-00000100/rank-00000.safetensors"));
   EXPECT_EQ(checkpoint.bytes_read(), 2 * file_bytes) << "each block once";
+}
+
+TEST_F(Read, WhatThereWasNoMemoryForIsReadWhenThereIs) {
+  write_large();
+  const Checkpoint checkpoint = open();
+  const Box row{{700, 0}, {1, 1024}};
+  std::vector<float> numbers(static_cast<std::size_t>(row.elements()));
+  {
+    const Scarcity want(block_bytes - 1);
+    EXPECT_THROW(
+        static_cast<void>(checkpoint.read("model/large", row, std::as_writable_bytes(std::span(numbers)))),
+        std::bad_alloc);
+  }
+  EXPECT_EQ(read_floats(checkpoint, "model/large", row), cut(large_, row));
 }
 
 TEST_F(Read, WhatIsNotThereIsSaid) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "base/check.hpp"
@@ -35,6 +36,21 @@ Error not_there(const Known& family, const std::string& what) {
       .remedy("export it with --format hf");
 }
 
+// llama.cpp reads how much slower each pair turns for one of its architectures alone, and of YaRN only the
+// factors.
+Result<> check_rope(const Known& family, const Shape& shape) {
+  const model::Rope& rope = shape.rope;
+  if (rope.kind == model::Rope::Kind::llama3 && family.name != "llama")
+    return not_there(family, "rotary positions of the type llama3");
+  if (rope.kind != model::Rope::Kind::yarn) return {};
+  const model::Rope usual;
+  const model::Ramp ramp = model::ramp_of(rope, shape.head_size);
+  const bool known = rope.beta_fast == usual.beta_fast && rope.beta_slow == usual.beta_slow && rope.truncates;
+  if (!known) return not_there(family, "YaRN but with a beta_fast of 32, a beta_slow of 1, and truncated");
+  if (ramp.end < ramp.begin) return not_there(family, "YaRN from so short a context");
+  return {};
+}
+
 // The first thing of the model that the architecture would leave out or do otherwise.
 Result<> check_features(const Known& family, const Shape& shape) {
   auto usual = model::family_of(shape.model_type);
@@ -49,6 +65,9 @@ Result<> check_features(const Known& family, const Shape& shape) {
   if (!usual_bias && !family.any_bias) return not_there(family, "such biases");
   if (shape.window > 0 && shape.window < shape.context)
     return not_there(family, "sliding window of " + std::to_string(shape.window) + " tokens");
+  if (!shape.learned_positions) {
+    if (auto fine = check_rope(family, shape); !fine) return fine;
+  }
   if (!family.any_head_size && shape.head_size * shape.heads != shape.hidden)
     return not_there(family, "heads of " + std::to_string(shape.head_size) + " numbers each");
   if (family.name == "gpt2" && shape.kv_heads != shape.heads)
@@ -215,6 +234,14 @@ Fields fields_of(const Known& family, const Shape& shape) {
   if (shape.rope.kind == model::Rope::Kind::linear) {
     fields.add(at + "rope.scaling.type", std::string_view("linear"));
     fields.add(at + "rope.scaling.factor", static_cast<float>(shape.rope.factor));
+  }
+  if (shape.rope.kind == model::Rope::Kind::yarn) {
+    fields.add(at + "rope.scaling.type", std::string_view("yarn"));
+    fields.add(at + "rope.scaling.factor", static_cast<float>(shape.rope.factor));
+    number("rope.scaling.original_context_length", shape.rope.original_context);
+    // On top of what follows from the factor, which is computed there.
+    const double usual = 0.1 * std::log(shape.rope.factor) + 1;
+    fields.add(at + "rope.scaling.attn_factor", static_cast<float>(shape.rope.attention_factor / usual));
   }
   if (shape.experts.count == 0) return fields;
   number("expert_count", shape.experts.count);

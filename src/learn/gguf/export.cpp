@@ -143,6 +143,8 @@ Result<> export_gguf(const checkpoint::Checkpoint& checkpoint, const std::string
   architecture->fields.add("general.alignment", static_cast<std::uint32_t>(alignment_bytes));
   if (auto added = add_vocabulary(options.tokenizer, shape->vocabulary, architecture->fields); !added)
     return added;
+  if (!options.chat_template.empty())
+    architecture->fields.add("tokenizer.chat_template", std::string_view(options.chat_template));
   if (::access(path.c_str(), F_OK) == 0)
     return invalid(path + " is there already").remedy("name a file that is not there yet");
   const std::string part = path + ".part";

@@ -253,6 +253,18 @@ TEST_F(Gguf, SaysHowPositionsAreStretched) {
   EXPECT_FLOAT_EQ(factors.back(), 8);
   shape.rope = {.kind = model::Rope::Kind::linear, .factor = 4};
   EXPECT_EQ(std::get<double>(exported(shape).fields.at("llama.rope.scaling.factor")), 4);
+  shape = shape_of("qwen3");
+  shape.rope = {.kind = model::Rope::Kind::yarn,
+                .factor = 4,
+                .original_context = 64,
+                .attention_factor = 2 * 1.1386294};
+  const Reader yarn = exported(shape);
+  EXPECT_EQ(std::get<std::string>(yarn.fields.at("qwen3.rope.scaling.type")), "yarn");
+  EXPECT_EQ(std::get<double>(yarn.fields.at("qwen3.rope.scaling.factor")), 4);
+  EXPECT_EQ(std::get<double>(yarn.fields.at("qwen3.rope.scaling.original_context_length")), 64);
+  EXPECT_NEAR(std::get<double>(yarn.fields.at("qwen3.rope.scaling.attn_factor")), 2, 1e-6)
+      << "beside 0.1 ln 4 + 1, which is computed there";
+  EXPECT_FALSE(yarn.entries.contains("rope_freqs.weight"));
 }
 
 TEST_F(Gguf, RefusesWhatWouldBeComputedOtherwise) {
@@ -265,6 +277,17 @@ TEST_F(Gguf, RefusesWhatWouldBeComputedOtherwise) {
   shape = shape_of("qwen2");
   shape.head_size = 6;
   EXPECT_NE(why_not(shape).find("has no heads of 6 numbers each"), std::string::npos) << why_not(shape);
+  shape = shape_of("qwen2");
+  shape.rope = {.kind = model::Rope::Kind::llama3, .factor = 8, .original_context = 8};
+  EXPECT_NE(why_not(shape).find("'qwen2' has no rotary positions of the type llama3"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 64, .beta_fast = 16};
+  EXPECT_NE(why_not(shape).find("has no YaRN but with a beta_fast of 32"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 64, .truncates = false};
+  EXPECT_NE(why_not(shape).find("has no YaRN but with a beta_fast of 32"), std::string::npos);
+  shape.rope = {.kind = model::Rope::Kind::yarn, .factor = 4, .original_context = 1};
+  shape.head_size = 64;
+  shape.hidden = 256;
+  EXPECT_NE(why_not(shape).find("has no YaRN from so short a context"), std::string::npos) << why_not(shape);
   shape = shape_of("gpt2");
   EXPECT_NE(why_not(shape, {.tokenizer = "{}"}).find("the tokenizer"), std::string::npos);
   shape.vocabulary = 100;
@@ -290,7 +313,33 @@ TEST_F(Gguf, NamesTokensAsLlamaCppDoes) {
   EXPECT_EQ(std::get<Reader::Texts>(file.fields.at("tokenizer.ggml.merges")),
             (Reader::Texts{"t h", "th e", "Ġ the"}));
   EXPECT_EQ(std::get<double>(file.fields.at("tokenizer.ggml.eos_token_id")), 259);
+  EXPECT_FALSE(file.fields.contains("tokenizer.chat_template"));
   EXPECT_EQ(std::get<std::string>(exported(shape_of("gpt2")).fields.at("tokenizer.ggml.model")), "no_vocab");
+}
+
+TEST_F(Gguf, CarriesTheChatTemplate) {
+  const Reader file = exported(shape_of("gpt2"), {.chat_template = "{{ messages }}"});
+  EXPECT_EQ(std::get<std::string>(file.fields.at("tokenizer.chat_template")), "{{ messages }}");
+}
+
+TEST_F(Gguf, RefusesATokenizerThatWouldBeFollowedOtherwise) {
+  const auto told = [&](const std::string& from, const std::string& to) {
+    std::string file = tokenizer::write_learned({});
+    const auto at = file.find(from, file.find("\"pre_tokenizer\""));
+    const auto place = at == std::string::npos ? file.find(from) : at;
+    EXPECT_NE(place, std::string::npos) << from;
+    return why_not(shape_of("gpt2"), {.tokenizer = file.replace(place, from.size(), to)});
+  };
+  std::string why = told("\"add_prefix_space\":false", "\"add_prefix_space\":true");
+  EXPECT_NE(why.find("knows no blank in front of a text"), std::string::npos) << why;
+  why = told("\"ignore_merges\":false", "\"ignore_merges\":true");
+  EXPECT_NE(why.find("knows no way to cut text into words"), std::string::npos) << why;
+  const std::string end = R"({"SpecialToken":{"id":"<|endoftext|>","type_id":0}},)";
+  why = told("\"post_processor\":null",
+             R"("post_processor":{"type":"TemplateProcessing","single":[)" + end + end +
+                 R"({"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<|endoftext|>":)"
+                 R"({"id":"<|endoftext|>","ids":[256],"tokens":["<|endoftext|>"]}}})");
+  EXPECT_NE(why.find("knows no more than one token before a text"), std::string::npos) << why;
 }
 
 TEST_F(Gguf, LeavesOffWhenItIsTold) {

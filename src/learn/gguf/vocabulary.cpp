@@ -18,11 +18,28 @@ using tokenizer::Pattern;
 // What a token is, by its number in the format.
 enum class Kind : std::int32_t { normal = 1, unknown = 2, control = 3, written = 4, unused = 5, byte = 6 };
 
-// How llama.cpp calls the way in which a text is cut into words; null if it has none for it.
-const char* name_of(Pattern pattern) {
-  if (pattern == Pattern::gpt2) return "gpt-2";
-  if (pattern == Pattern::cl100k) return "llama-bpe";
-  return pattern == Pattern::qwen2 ? "qwen2" : nullptr;
+// How llama.cpp calls the way in which a text is cut into words, and words that are tokens are merged or not;
+// null if it has none for it.
+const char* name_of(const Definition& definition) {
+  if (definition.pattern == Pattern::cl100k) return definition.ignore_merges ? "llama-bpe" : "dbrx";
+  if (definition.ignore_merges) return nullptr;
+  if (definition.pattern == Pattern::gpt2) return "gpt-2";
+  return definition.pattern == Pattern::qwen2 ? "qwen2" : nullptr;
+}
+
+// What llama.cpp would do to a text that this tokenizer does not; empty if it does the same.
+std::string otherwise_there(const Definition& definition) {
+  using tokenizer::Prefix;
+  const bool of_bytes = definition.symbols == tokenizer::Symbols::bytes;
+  const bool any_blank = definition.prefix == Prefix::none || definition.prefix == Prefix::always;
+  if (of_bytes && name_of(definition) == nullptr)
+    return "no way to cut text into words as this tokenizer does";
+  if (of_bytes && definition.prefix != Prefix::none) return "no blank in front of a text of such a tokenizer";
+  if (!of_bytes && !any_blank) return "no blank in front of a text only where there is none";
+  if (!of_bytes && definition.pattern == Pattern::blank) return "no words in a text of such a tokenizer";
+  if (definition.before.size() > 1 || definition.after.size() > 1)
+    return "no more than one token before a text and one behind it";
+  return "";
 }
 
 std::string with_blank_letters(std::string_view bytes) {
@@ -62,12 +79,11 @@ class Vocabulary {
 
   Result<> add_to(Fields& fields) const {
     fields.add("tokenizer.ggml.model", std::string_view(of_bytes_ ? "gpt2" : "llama"));
+    if (const std::string otherwise = otherwise_there(definition_); !otherwise.empty())
+      return invalid("llama.cpp knows " + otherwise)
+          .remedy("export it with --format hf, or with --tokenizer none");
     if (of_bytes_) {
-      const char* pattern = name_of(definition_.pattern);
-      if (pattern == nullptr)
-        return invalid("llama.cpp knows no way to cut text into words as this tokenizer does")
-            .remedy("export it with --format hf");
-      fields.add("tokenizer.ggml.pre", std::string_view(pattern));
+      fields.add("tokenizer.ggml.pre", std::string_view(name_of(definition_)));
     } else {
       fields.add("tokenizer.ggml.pre", std::string_view("default"));
       fields.add("tokenizer.ggml.add_space_prefix", definition_.prefix != tokenizer::Prefix::none);
@@ -79,7 +95,8 @@ class Vocabulary {
     } else {
       add_scores(fields);
     }
-    if (const auto end = definition_.end_of_text()) fields.add("tokenizer.ggml.eos_token_id", *end);
+    const auto end = definition_.after.empty() ? definition_.end_of_text() : definition_.after.front();
+    if (end) fields.add("tokenizer.ggml.eos_token_id", *end);
     if (!definition_.before.empty()) fields.add("tokenizer.ggml.bos_token_id", definition_.before.front());
     fields.add("tokenizer.ggml.add_bos_token", !definition_.before.empty());
     fields.add("tokenizer.ggml.add_eos_token", !definition_.after.empty());

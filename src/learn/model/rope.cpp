@@ -14,6 +14,7 @@ namespace tutti::model {
 namespace {
 
 constexpr std::int64_t original_context_max = std::int64_t{1} << 24;
+constexpr double attention_factor_max = 1024;
 
 Error refused(const std::string& key, const std::string& why) { return invalid("'" + key + "' " + why); }
 
@@ -21,10 +22,22 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+// Missing or null: nothing is said.
+const json::Value* find_said(const json::Object& keys, const char* key) {
+  const json::Value* const found = keys.find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// How much larger attention's weights become where positions are stretched, as YaRN's authors found it.
+double sharpening(double factor, double scale) {
+  return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+}
+
 // The keys of one description of a rope, which stands in the configuration under `name`.
 class Description {
  public:
-  Description(std::string name, const json::Object& keys) : name_(std::move(name)), keys_(keys) {}
+  Description(std::string name, const json::Object& keys, const json::Object& config)
+      : name_(std::move(name)), keys_(keys), config_(config) {}
 
   Result<> read(Rope& rope) {
     const json::Value* kind = keys_.find("rope_type");
@@ -40,22 +53,80 @@ class Description {
       rope.factor = positive("factor");
       rope.low_frequency_factor = positive("low_freq_factor");
       rope.high_frequency_factor = positive("high_freq_factor");
-      rope.original_context = static_cast<std::int64_t>(positive("original_max_position_embeddings"));
+      rope.original_context = original_context();
       if (problem_.empty() && !(rope.high_frequency_factor > rope.low_frequency_factor))
         tell("high_freq_factor", "must be above low_freq_factor");
-      if (problem_.empty() && rope.original_context > original_context_max)
-        tell("original_max_position_embeddings", "is too large");
+    } else if (*kind->text() == "yarn") {
+      rope.kind = Rope::Kind::yarn;
+      read_yarn(rope);
     } else {
-      return refused(
-          name_, "is of the type " + json::write(*kind) + ", and only default, linear and llama3 are known");
+      return refused(name_, "is of the type " + json::write(*kind) +
+                                ", and only default, linear, llama3 and yarn are known");
     }
     if (keys_.find("rope_theta") != nullptr) rope.theta = positive("rope_theta");
+    if (rope.kind == Rope::Kind::yarn && !(rope.theta > 1)) tell("rope_theta", "must be above 1 for yarn");
     for (const auto& [key, value] : keys_) check(key, value, rope.kind);
     if (!problem_.empty()) return invalid(problem_);
     return {};
   }
 
  private:
+  void read_yarn(Rope& rope) {
+    rope.factor = positive("factor");
+    if (rope.factor < 1) tell("factor", "must be at least 1");
+    rope.original_context = original_context();
+    if (said("beta_fast")) rope.beta_fast = positive("beta_fast");
+    if (said("beta_slow")) rope.beta_slow = positive("beta_slow");
+    if (rope.beta_fast < rope.beta_slow) tell("beta_fast", "must be at least beta_slow");
+    if (const json::Value* const truncate = keys_.find("truncate"); truncate != nullptr) {
+      if (!truncate->boolean()) tell("truncate", "is neither true nor false");
+      rope.truncates = truncate->boolean().value_or(true);
+    }
+    rope.attention_factor = attention_factor(rope.factor);
+  }
+
+  // Said, or from the factor; models that are scaled twice say both scales, and none is as one that is 0.
+  double attention_factor(double factor) {
+    const double scale = said("mscale") ? not_negative("mscale") : 0;
+    const double inner_scale = said("mscale_all_dim") ? not_negative("mscale_all_dim") : 0;
+    double found = sharpening(factor, 1);
+    if (scale > 0 && inner_scale > 0) found = sharpening(factor, scale) / sharpening(factor, inner_scale);
+    if (said("attention_factor")) found = positive("attention_factor");
+    if (found > 0 && found <= attention_factor_max) return found;
+    tell(said("attention_factor") ? "attention_factor" : "mscale",
+         "multiplies queries and keys by nothing, or by more than 1,024");
+    return 1;
+  }
+
+  // Some models say it beside the description, and those that do not say it mean the context that they have.
+  std::int64_t original_context() {
+    constexpr const char* key = "original_max_position_embeddings";
+    const json::Value* const inside = find_said(keys_, key);
+    const json::Value* const beside = find_said(config_, key);
+    if (inside != nullptr && beside != nullptr && inside->number() != beside->number())
+      tell(key, "is another one than the model's own");
+    const json::Value* found = inside != nullptr ? inside : beside;
+    if (found == nullptr) found = find_said(config_, "max_position_embeddings");
+    const auto number = found == nullptr ? std::nullopt : found->number();
+    if (!number || !(*number > 0) || std::floor(*number) != *number) {
+      tell(key, "is missing or no positive whole number");
+      return 1;
+    }
+    if (*number > static_cast<double>(original_context_max)) {
+      tell(key, "is too large");
+      return 1;
+    }
+    return static_cast<std::int64_t>(*number);
+  }
+
+  bool said(const char* key) const { return find_said(keys_, key) != nullptr; }
+
+  double not_negative(const char* key) {
+    const auto number = keys_.find(key)->number();
+    if (!number || !(*number >= 0) || !std::isfinite(*number)) tell(key, "is no number from 0 on");
+    return number.value_or(0);
+  }
+
   double positive(const char* key) {
     const json::Value* const found = keys_.find(key);
     const auto number = found == nullptr ? std::nullopt : found->number();
@@ -71,6 +142,10 @@ class Description {
     if (kind == Rope::Kind::llama3 &&
         is_one_of(key, {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}))
       return;
+    if (kind == Rope::Kind::yarn &&
+        is_one_of(key, {"original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
+                        "mscale", "mscale_all_dim", "truncate"}))
+      return;
     tell(key, "is " + json::write(value) + ", which is not known here");
   }
 
@@ -80,6 +155,7 @@ class Description {
 
   std::string name_;
   const json::Object& keys_;
+  const json::Object& config_;  // around it
   std::string problem_;
 };
 
@@ -105,7 +181,8 @@ Result<Rope> parse_rope(const json::Object& config) {
     if (found == nullptr || found->is_null()) continue;
     if (found->object() == nullptr) return refused(key, "is no object");
     Rope read = rope;
-    if (auto done = Description(key, *found->object()).read(read); !done) return std::move(done).error();
+    if (auto done = Description(key, *found->object(), config).read(read); !done)
+      return std::move(done).error();
     if (described && read != rope) return refused(key, "says something else than rope_scaling");
     rope = read;
     described = true;
@@ -128,11 +205,36 @@ void write_rope(const Rope& rope, json::Object& config) {
                                             {"high_freq_factor", rope.high_frequency_factor},
                                             {"original_max_position_embeddings", rope.original_context}};
       return;
+    case Rope::Kind::yarn:
+      config["rope_scaling"] = json::Object{{"rope_type", "yarn"},
+                                            {"factor", rope.factor},
+                                            {"original_max_position_embeddings", rope.original_context},
+                                            {"beta_fast", rope.beta_fast},
+                                            {"beta_slow", rope.beta_slow},
+                                            {"truncate", rope.truncates},
+                                            {"attention_factor", rope.attention_factor}};
+      return;
   }
+}
+
+Ramp ramp_of(const Rope& rope, std::int64_t head_size) {
+  const auto size = static_cast<double>(head_size);
+  // The pair that turns so often within the original context.
+  const auto pair_of = [&](double turns) {
+    const double positions = static_cast<double>(rope.original_context) / (turns * 2 * std::numbers::pi);
+    return size * std::log(positions) / (2 * std::log(rope.theta));
+  };
+  Ramp ramp{pair_of(rope.beta_fast), pair_of(rope.beta_slow)};
+  if (rope.truncates) ramp = {std::floor(ramp.begin), std::ceil(ramp.end)};
+  ramp = {std::max(ramp.begin, 0.0), std::min(ramp.end, size - 1)};
+  constexpr double least = 0.001;  // so that the reference divides by something
+  if (ramp.begin == ramp.end) ramp.end += least;
+  return ramp;
 }
 
 std::vector<double> frequencies(const Rope& rope, std::int64_t head_size) {
   std::vector<double> all;
+  const Ramp ramp = rope.kind == Rope::Kind::yarn ? ramp_of(rope, head_size) : Ramp{};
   const auto context = static_cast<double>(rope.original_context);
   for (std::int64_t i = 0; i < head_size / 2; ++i) {
     const double plain = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
@@ -145,6 +247,11 @@ std::vector<double> frequencies(const Rope& rope, std::int64_t head_size) {
           (turns - rope.low_frequency_factor) / (rope.high_frequency_factor - rope.low_frequency_factor), 0.0,
           1.0);
       frequency = (1 - kept) * plain / rope.factor + kept * plain;
+    }
+    if (rope.kind == Rope::Kind::yarn) {
+      const double stretched =
+          std::clamp((static_cast<double>(i) - ramp.begin) / (ramp.end - ramp.begin), 0.0, 1.0);
+      frequency = stretched * plain / rope.factor + (1 - stretched) * plain;
     }
     all.push_back(frequency);
   }

@@ -15,7 +15,8 @@ Setup Setup::make(const model::Shape& shape, const Groups& groups, std::int64_t 
                  .size = shape.head_size,
                  .window = shape.window < length ? shape.window : 0};
   if (!shape.learned_positions) {
-    setup.angles = math::rotary_angles(length, model::frequencies(shape.rope, shape.head_size), device);
+    setup.angles = math::rotary_angles(length, model::frequencies(shape.rope, shape.head_size),
+                                       shape.rope.attention_factor, device);
   }
   return setup;
 }

@@ -342,7 +342,7 @@ class FunctionChecker {
     const std::int64_t rows = h.batch * h.length;
     const std::int64_t columns = (h.queries + 2 * h.keys) * h.size;
     const at::Tensor angles =
-        rotary ? math::rotary_angles(h.length, model::frequencies({}, h.size), device_) : at::Tensor();
+        rotary ? math::rotary_angles(h.length, model::frequencies({}, h.size), 1.2, device_) : at::Tensor();
     at::Tensor qkv = random({rows, columns});
     const at::Tensor reference = leaf(qkv);
     const at::Tensor expected = reference_attention(reference, h, angles);

@@ -138,6 +138,7 @@ TEST_F(Families, LlamaComputesWhatPytorchDoes) {
   compare("llama");
   compare("llama-3.1");
   compare("llama-biases");
+  compare("llama-yarn");
 }
 
 TEST_F(Families, MistralComputesWhatPytorchDoes) { compare("mistral"); }
@@ -147,6 +148,7 @@ TEST_F(Families, Qwen2ComputesWhatPytorchDoes) { compare("qwen2"); }
 TEST_F(Families, Qwen3ComputesWhatPytorchDoes) {
   compare("qwen3");
   compare("qwen3-biases");
+  compare("qwen3-yarn");
 }
 
 TEST_F(Families, MixturesComputeWhatPytorchDoes) {

@@ -45,7 +45,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor linear_backward(const at::Tensor& dy, const at::Tensor& weight) { return at::mm(dy, weight); }
 
-at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, at::Device device) {
+at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, double factor,
+                         at::Device device) {
   const auto half = static_cast<std::int64_t>(frequencies.size());
   const std::int64_t head_size = 2 * half;
   at::Tensor angles = at::empty({length, head_size}, at::kFloat);
@@ -53,8 +54,8 @@ at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequen
   for (std::int64_t position = 0; position < length; ++position) {
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
-      values[position * head_size + i] = static_cast<float>(std::cos(angle));
-      values[position * head_size + half + i] = static_cast<float>(std::sin(angle));
+      values[position * head_size + i] = static_cast<float>(factor * std::cos(angle));
+      values[position * head_size + half + i] = static_cast<float>(factor * std::sin(angle));
     }
   }
   return angles.to(device);

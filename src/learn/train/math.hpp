@@ -66,8 +66,9 @@ struct Heads {
   std::int64_t size = 0;
   std::int64_t window = 0;  // positions that each sees, itself among them; 0: all before it
 };
-// Cosines and sines of each position: length × head size, which has two for each frequency.
-at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, at::Device device);
+// Cosines and sines of each position, times the factor: length × head size, which has two for each frequency.
+at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, double factor,
+                         at::Device device);
 
 // What the backward pass needs besides qkv.
 struct Attended {

@@ -126,7 +126,7 @@ class Reference {
     const auto both = torch::cat({angles, angles}, -1);
     const auto halves = x.chunk(2, -1);
     const auto other = torch::cat({-halves[1], halves[0]}, -1);
-    return x * both.cos().to(x.dtype()) + other * both.sin().to(x.dtype());
+    return (x * both.cos().to(x.dtype()) + other * both.sin().to(x.dtype())) * shape_.rope.attention_factor;
   }
 
   torch::Tensor feed_forward(const torch::Tensor& x, const model::FeedForwardNames& names) {

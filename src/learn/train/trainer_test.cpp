@@ -11,6 +11,7 @@
 
 #include "base/exit_codes.hpp"
 #include "base/prng.hpp"
+#include "base/scarcity/scarcity.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
@@ -18,8 +19,10 @@
 #include "learn/recipe/recipe.hpp"
 #include "learn/train/failure.hpp"
 #include "learn/train/leave.hpp"
+#include "learn/train/resume.hpp"
 #include "learn/train/run_plan.hpp"
 #include "learn/train/run_test.hpp"
+#include "learn/train/transformer.hpp"
 
 namespace tutti::train {
 namespace {
@@ -398,6 +401,41 @@ TEST_F(TrainerTest, ADiskThatDoesNotGiveTheBytesIsNoDamage) {
   testing::internal::CaptureStdout();
   ASSERT_TRUE(run(folder, "dp2", 2).ok());
   EXPECT_NE(testing::internal::GetCapturedStdout().find("resumed at step 9 "), std::string::npos);
+}
+
+TEST_F(TrainerTest, WantOfMemoryIsNoDamage) {
+  recipe_.steps = 4;
+  const std::string folder = prepare("scarce", recipe_);
+  ASSERT_TRUE(run(folder, "1").ok());
+  const std::string checkpoints = folder + "/checkpoints";
+  const auto before = checkpoint::steps_in(checkpoints).value();
+  const auto shape = model::parse_config(read_text(folder + "/config.json")).value();
+  const auto load = [&](std::size_t allocation_bytes_max) {
+    std::optional<Result<std::int64_t>> step;
+    comm::run_threads(1, comm::Transport::automatic, [&](comm::Communicator& world) {
+      Groups alone;
+      Transformer model({.setup = Setup::make(shape, alone, 1, shape.context, at::kCPU)}, alone);
+      const Scarcity want(allocation_bytes_max);
+      step = caught([&] {
+        return resume({.checkpoints = checkpoints, .shape = shape}, world, model.parameters(),
+                      [](const auto&) {})
+            .value()
+            .step;
+      });
+    });
+    return *step;
+  };
+  // All of its tensors are in one block, which does not fit.
+  const auto block = fs::file_size(checkpoint::checkpoint_path(checkpoints, 4) + "/rank-00000.safetensors");
+  ASSERT_LE(block, checkpoint::block_bytes);
+  const auto scarce = load(block - 1);
+  ASSERT_FALSE(scarce.ok());
+  EXPECT_EQ(scarce.error().code(), ErrorCode::failed) << "a later attempt may fare better";
+  EXPECT_NE(scarce.error().text().find("std::bad_alloc"), std::string::npos) << scarce.error().text();
+  EXPECT_EQ(checkpoint::steps_in(checkpoints).value(), before) << "nothing is set aside";
+  const auto ample = load(std::size_t{1} << 30);
+  ASSERT_TRUE(ample.ok()) << ample.error().text();
+  EXPECT_EQ(*ample, 4);
 }
 
 // A run that began on hosts and is to go on with GPUs, where f32 is not what is chosen.

@@ -63,6 +63,13 @@ std::vector<Feature> features() {
   all.back().shape.experts = {.count = 7, .chosen = 3, .intermediate = 16, .normalized = false, .every = 2};
   all.push_back({"stretched positions", small("llama", true)});
   all.back().shape.rope = {.kind = model::Rope::Kind::llama3, .factor = 8, .original_context = 8};
+  all.push_back({"positions stretched by yarn", small("llama", true)});
+  all.back().shape.rope = {.kind = model::Rope::Kind::yarn,
+                           .factor = 4,
+                           .original_context = 8,
+                           .beta_fast = 2,
+                           .beta_slow = 0.25,
+                           .attention_factor = 1.14};
   all.push_back({"gelu by tanh behind a gate", small("llama", true)});
   all.back().shape.activation = model::Activation::gelu_tanh;
   all.push_back({"rotary positions and shared keys in gpt2's names", small("gpt2", true)});

@@ -180,10 +180,14 @@ Result<Authority> read_authority(std::string_view text) {
   const Key key = private_key_in(text);
   const Certificate certificate = certificate_in(text);
   if (!key || !certificate) return invalid("it does not hold a key and a certificate (PEM)");
-  const bool is_pair = X509_check_private_key(certificate.get(), key.get()) == 1;
+  const KeyContext context(EVP_PKEY_CTX_new(key.get(), nullptr));
+  const bool is_pair = X509_check_private_key(certificate.get(), key.get()) == 1 && context &&
+                       EVP_PKEY_pairwise_check(context.get()) == 1;
+  const bool is_whole = X509_verify(certificate.get(), key.get()) == 1;
   const bool is_authority = X509_check_ca(certificate.get()) == 1;
   ERR_clear_error();
   if (!is_pair) return invalid("its key and its certificate do not belong together");
+  if (!is_whole) return invalid("its certificate is damaged: it is not as its key has signed it");
   const Bio key_text(BIO_new(BIO_s_mem()));
   auto pem = to_pem(der_of(certificate.get()));
   auto identity = read_certificate(text);

@@ -68,6 +68,26 @@ TEST(Pki, ANodeGetsACertificateThatSaysWhoItIs) {
   EXPECT_FALSE(check_time(*identity, now + node_life).ok());
 }
 
+// What a disk has done to it: nobody would be signed by what comes of that.
+TEST(Pki, AnAuthorityIsReadAsItWasMadeOrNotAtAll) {
+  const auto made = make_authority("ab12", now);
+  ASSERT_TRUE(made.ok());
+  const std::string text = made->key + made->certificate;
+  const auto sound = read_authority(text);
+  ASSERT_TRUE(sound.ok()) << sound.error().text();
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    const auto read = read_authority(damaged);
+    if (!read.ok()) ++refused;
+    if (!read.ok()) continue;
+    EXPECT_EQ(read->key, sound->key) << at;
+    EXPECT_EQ(read->certificate, sound->certificate) << at;
+  }
+  EXPECT_GT(refused, text.size() / 2);
+}
+
 // What OpenSSL says of the chain, as an X509_V_ERR_... or X509_V_OK.
 int verdict(const Authority& by, X509* certificate, int purpose) {
   const Certificate root = certificate_in(by.certificate);

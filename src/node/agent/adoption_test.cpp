@@ -1,3 +1,7 @@
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +14,9 @@
 #include "node/agent/rank_start.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/stand_in_test.hpp"
+#include "node/rank/child_test.hpp"
 #include "node/rank/hold.hpp"
+#include "node/rank/private_mounts.hpp"
 #include "node/rank/rank_folder.hpp"
 #include "node/rank/shim.hpp"
 
@@ -295,6 +301,30 @@ TEST_F(AdoptionTest, ARankThatForgedItsEndWhileItsAgentWasAwayHasNotEndedLongAgo
   if (found->at(key_).state != cluster::RankState::exited) loop_.run();
   EXPECT_FALSE(left.rank_lives());
   EXPECT_LE(processes_->ended_ago(key_), now_on_the_wall() - begun);
+}
+
+// As in a container.
+TEST_F(AdoptionTest, WhereNoCgroupsCanBeMadeTheAgentSaysWhatIsOutOfItsReach) {
+  if (!rank::can_have_private_mounts()) GTEST_SKIP() << "needs mount namespaces";
+  const auto says_so = [&](bool with_cgroups) {
+    testing::internal::CaptureStderr();
+    const bool begins = rank::holds_in_a_child([&] {
+      return ::unshare(CLONE_NEWNS) == 0 &&
+             ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+             (with_cgroups || ::mount("none", "/sys/fs/cgroup", "tmpfs", MS_RDONLY, nullptr) == 0) &&
+             processes_->adopt().ok();
+    });
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(begins) << told;
+    return told.find(
+               "may not make cgroups: processes of a rank that start sessions of their own are out of") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(says_so(false));
+  const rank::Hold trial("tutti-adoption-" + std::to_string(::getpid()));
+  if (!trial.make()) return;
+  trial.remove();
+  EXPECT_FALSE(says_so(true));
 }
 
 // Nothing of it has ever run, and nobody is to blame.

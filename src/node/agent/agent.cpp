@@ -61,7 +61,10 @@ constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 cluster::Hello self_of(const AgentOptions& options) {
   cluster::Hello self{options.name, options.location, options.address, ::getpid(), options.inventory, {}};
   self.keeps_apart = options.ranks_as_users;
-  self.keeps = cluster::NodeKeeps{options.keep_logs, options.keep_logs_age, options.keep_checkpoints_age};
+  self.keeps = cluster::NodeKeeps{.logs_max = options.keep_logs,
+                                  .logs_ranks_max = options.keep_logs_ranks,
+                                  .logs_age_max = options.keep_logs_age,
+                                  .checkpoints_age_max = options.keep_checkpoints_age};
   return self;
 }
 
@@ -74,8 +77,12 @@ class Agent {
         shipped_(options.controller, options.token, options.folder),
         attic_(loop_,
                {.checkpoints = options.checkpoints,
+                .own_checkpoints =
+                    !options.shared_checkpoints && options.checkpoints == options.folder + "/checkpoints",
+                .folder = options.folder,
                 .removed = options.folder + "/removed",
                 .logs_bytes_max = options.keep_logs,
+                .logs_ranks_max = options.keep_logs_ranks,
                 .logs_age_max = options.keep_logs_age,
                 .checkpoints_age_max = options.keep_checkpoints_age},
                [this](const std::string& cluster, std::uint64_t job) { keeper_.saved(cluster, job); }),
@@ -122,6 +129,7 @@ class Agent {
     processes_.belong_to(*membership);
     keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
+    attic_.keep_aside();
     if (const auto* rules = processes_.isolation()) keeper_.set_lacks(rules->lacks_in_a_line());
     recall_devices();
     look_for_ranks_of_others();

@@ -2,6 +2,7 @@
 // ends ranks, and keeps trying to reach the controller for as long as it lives.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct AgentOptions {
   std::function<std::vector<cluster::Device>()> look_at_devices;
   Bytes keep_logs = kept_logs_default;  // of ranks that have ended
   Duration keep_logs_age = kept_logs_age_default;
+  std::size_t keep_logs_ranks = kept_logs_ranks_default;
   Duration keep_checkpoints_age{};  // of jobs that have ended; 0: for ever
 };
 

@@ -15,8 +15,11 @@
 #include "base/files/names.hpp"
 #include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
+#include "base/id.hpp"
 #include "base/log/log.hpp"
 #include "control/wire/messages.hpp"
+#include "node/agent/left_rank.hpp"
+#include "node/agent/membership.hpp"
 #include "node/rank/checkpoints.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -91,7 +94,10 @@ void AtticShelves::put(const std::string& folder, Instant ended_at) { put(folder
 
 void AtticShelves::put(const std::string& folder, Instant ended_at, const Weighed& weighed) {
   Owner& owner = owners_[weighed.owner];
-  owner.kept.push_back({folder, weighed.bytes, ended_at});
+  const auto later =
+      std::upper_bound(owner.kept.begin(), owner.kept.end(), ended_at,
+                       [](Instant ended, const Kept& other) { return ended < other.ended_at; });
+  owner.kept.insert(later, {folder, weighed.bytes, ended_at});
   owner.bytes += weighed.bytes;
   bytes_ += weighed.bytes;
   ++folders_;
@@ -99,12 +105,16 @@ void AtticShelves::put(const std::string& folder, Instant ended_at, const Weighe
 
 // Out of the way at once, so that a later agent does not take what is left of it for something whole.
 void AtticShelves::remove_rank(const std::string& folder) {
-  if (options_.removed.empty()) return remove_tree(folder);
+  if (options_.removed.empty()) {
+    remove_tree(folder);
+    return forget_aside(options_.folder, folder);
+  }
   const std::string target = options_.removed + "/" + folder.substr(folder.rfind('/') + 1) + "." +
                              std::to_string(::getpid()) + ".attic." + std::to_string(++removed_);
   auto moved = files::make_folder(options_.removed, 0700);
   if (moved) moved = files::move_folder(folder, target);
   if (!moved) return log::warning("a folder that is to be removed stays: {}", moved.error().text());
+  forget_aside(options_.folder, folder);
   if (!remove_users(target)) staying_.push_back(target);
 }
 
@@ -133,7 +143,7 @@ AtticShelves::Owners::iterator AtticShelves::who_loses_one(Instant now) {
     return is_over(now - owner.second.kept.front().ended_at, options_.logs_age_max);
   };
   if (const auto old = std::find_if(owners_.begin(), owners_.end(), is_old); old != owners_.end()) return old;
-  if (folders_ > kept_ranks_max)
+  if (folders_ > options_.logs_ranks_max)
     return std::max_element(owners_.begin(), owners_.end(), [](const auto& one, const auto& other) {
       return one.second.kept.size() < other.second.kept.size();
     });
@@ -154,14 +164,36 @@ void AtticShelves::job_ended(sched::JobId job, const std::string& cluster) const
     log::warning("{}", ended.error().text());
 }
 
-std::string AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster,
-                                           std::string tried_last) const {
-  if (options_.checkpoints_age_max <= Duration::zero()) return tried_last;
-  if (auto removed = rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max,
-                                                  tried_last);
-      !removed)
-    log::warning("old checkpoints stay: {}", removed.error().text());
-  return tried_last;
+// In a folder that others have, too, nobody can tell whether the cluster that left something there lives on
+// elsewhere, with agents that were told to keep it.
+std::vector<std::string> AtticShelves::clusters_to_judge(const std::string& cluster) const {
+  std::vector<std::string> clusters{cluster};
+  if (!options_.own_checkpoints || cluster.empty()) return clusters;
+  const auto names = files::list_folder(options_.checkpoints);
+  if (!names) {
+    log::warning("{}", names.error().text());
+    return clusters;
+  }
+  for (const std::string& name : *names ? **names : std::vector<std::string>()) {
+    // A number is a job, as earlier versions had it there.
+    if (name != cluster && wire::is_cluster_id(name) && !parse_id_number(name)) clusters.push_back(name);
+  }
+  return clusters;
+}
+
+// Of earlier clusters as of this one: only jobs that have ended.
+AtticShelves::Tried AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster,
+                                                   const Tried& tried_last) const {
+  Tried tried;
+  if (options_.checkpoints_age_max <= Duration::zero()) return tried;
+  for (const std::string& one : clusters_to_judge(cluster)) {
+    std::string& last = tried[one];
+    if (const auto before = tried_last.find(one); before != tried_last.end()) last = before->second;
+    const auto removed =
+        rank::remove_old_checkpoints(checkpoints_of(one), now - options_.checkpoints_age_max, last);
+    if (!removed) log::warning("old checkpoints stay: {}", removed.error().text());
+  }
+  return tried;
 }
 
 Result<std::optional<std::uint64_t>> AtticShelves::last_saved(const std::string& cluster) const {
@@ -209,17 +241,31 @@ void Attic::looked_for_saved(const std::string& cluster, const Result<std::optio
   saved_(cluster, **last);
 }
 
-void Attic::put(const std::string& folder, Instant ended_at) {
+void Attic::put(const std::string& folder, std::optional<Instant> ended_at) {
   sizes_.run(folder,
              [this, shelves = shelves_, folder, ended_at, removed = options_.removed]() -> Lane::Then {
+               // Before anything in it is changed.
+               const Instant when = ended_at ? *ended_at : changed_at(folder);
                const bool may_be_moved = !removed.empty() && rank::is_own_folder(folder);
                const std::string said =
                    may_be_moved ? put_out_of_reach(rank::said_folder(folder), removed) : std::string();
-               return [this, shelves, folder, ended_at, said, weighed = weigh(folder)] {
+               return [this, shelves, folder, when, said, weighed = weigh(folder)] {
                  if (!said.empty() && stays_) stays_(said);
-                 put(shelves, folder, ended_at, weighed);
+                 put(shelves, folder, when, weighed);
                };
              });
+}
+
+void Attic::keep_aside() {
+  if (options_.folder.empty()) return;
+  sizes_.run([this, shelves = shelves_, folder = options_.folder]() -> Lane::Then {
+    return [this, shelves, aside = find_aside(folder)] {
+      if (shelves != shelves_) return;  // somebody else has looked since
+      for (const std::string& rank : aside.ranks) put(rank, std::nullopt);
+      for (const std::string& empty : aside.empty)
+        if (stays_) stays_(empty);
+    };
+  });
 }
 
 void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended_at, const Weighed& weighed) {

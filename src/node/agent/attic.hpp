@@ -25,8 +25,10 @@
 
 namespace tutti::agent {
 
-constexpr std::size_t kept_ranks_max = 2000;  // their logs stay readable until then
 constexpr Bytes kept_logs_default = gib(20);
+// An agent that starts looks at each of them before it joins, which is to take a part of a lease: some 0.1 ms
+// each
+constexpr std::size_t kept_logs_ranks_default = 10'000;
 constexpr Duration kept_logs_age_default = 14 * 24h;
 constexpr Duration attic_every = 1min;
 
@@ -34,9 +36,13 @@ constexpr Duration attic_every = 1min;
 constexpr Bytes kept_rank_bytes_max = mib(96);
 
 struct AtticOptions {
-  std::string checkpoints;   // a folder for each job, below one for its cluster
+  std::string checkpoints;  // a folder for each job, below one for its cluster
+  // Nobody else has it: what earlier clusters left in it is this agent's to judge, too.
+  bool own_checkpoints = false;
+  std::string folder = {};   // of the agent, in which it puts earlier clusters aside; "": it does not
   std::string removed = {};  // folders of ranks pass through it on their way out; "": they go where they are
   Bytes logs_bytes_max = kept_logs_default;
+  std::size_t logs_ranks_max = kept_logs_ranks_default;
   Duration logs_age_max = kept_logs_age_default;  // since the end of the rank; 0: for ever
   Duration checkpoints_age_max{};                 // since the end of the job; 0: for ever
 };
@@ -54,7 +60,7 @@ class AtticShelves {
  public:
   explicit AtticShelves(AtticOptions options) : options_(std::move(options)) {}
 
-  // The folder of a rank that has ended, after all that were put there before.
+  // The folder of a rank that has ended, behind all that ended before it.
   void put(const std::string& folder, Instant ended_at);
   void put(const std::string& folder, Instant ended_at, const Weighed& weighed);
   // The job has ended for good: if its folder for checkpoints is empty it goes at once, else its age counts
@@ -63,9 +69,9 @@ class AtticShelves {
   // Removes what is not kept any longer.
   void tidy(Instant now);
   void tidy_logs(Instant now);
-  // One round, behind that job; returns the job that was tried last.
-  std::string tidy_checkpoints(Instant now, const std::string& cluster = "",
-                               std::string tried_last = "") const;
+  // One round, behind those jobs, by cluster; returns those that were tried last.
+  using Tried = std::map<std::string, std::string>;
+  Tried tidy_checkpoints(Instant now, const std::string& cluster = "", const Tried& tried_last = {}) const;
   // The highest id of a job of the cluster that has a folder for checkpoints; nothing if none ever had.
   Result<std::optional<std::uint64_t>> last_saved(const std::string& cluster) const;
   // What of them could not be removed, where it is now: each is told once.
@@ -91,6 +97,7 @@ class AtticShelves {
   // The end if nothing has to go.
   Owners::iterator who_loses_one(Instant now);
   std::string checkpoints_of(const std::string& cluster) const;
+  std::vector<std::string> clusters_to_judge(const std::string& cluster) const;
   void remove_rank(const std::string& folder);
 
   AtticOptions options_;
@@ -114,7 +121,10 @@ class Attic {
 
   // From the agent's loop; they return at once.
   void belong_to(const std::string& cluster);
-  void put(const std::string& folder, Instant ended_at);
+  // Nothing: when it ended the folder tells.
+  void put(const std::string& folder, std::optional<Instant> ended_at);
+  // The ranks of earlier clusters: they are kept as all others are, within the same bounds.
+  void keep_aside();
   // The folders that were put there are somewhere else now, and not its own any more.
   void clear();
   void job_ended(sched::JobId job);
@@ -138,7 +148,7 @@ class Attic {
   std::string cluster_;
   Bytes kept_;
   bool tidying_checkpoints_ = false;
-  std::string tried_last_;  // the job whose old checkpoints were to be removed
+  AtticShelves::Tried tried_last_;  // the jobs whose old checkpoints were to be removed
   Saved saved_;
   std::function<void(const std::string& path)> stays_;
   std::string saved_known_;   // the cluster of which that was told

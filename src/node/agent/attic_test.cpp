@@ -7,7 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -35,7 +37,7 @@ class AtticTest : public testing::Test {
     rank::RankSpec spec;
     spec.command = {"true"};
     spec.workdir = "/";
-    spec.cgroup = name;
+    spec.cgroup = fs::path(folder).filename();
     spec.owner = owner;
     EXPECT_TRUE(rank::write_spec(folder, spec));
     std::ofstream(folder + "/log") << std::string(kib << 10, 'x');
@@ -75,6 +77,7 @@ TEST_F(AtticTest, LogsAreKeptByTheirSize) {
 TEST_F(AtticTest, LogsAreKeptByTheirAgeAndTheirNumber) {
   AtticOptions limits = options();
   limits.logs_age_max = 24h;
+  limits.logs_ranks_max = 50;
   AtticShelves shelves(limits);
   const auto old = rank("1.0.0", 1);
   const auto fresh = rank("2.0.0", 1);
@@ -83,15 +86,16 @@ TEST_F(AtticTest, LogsAreKeptByTheirAgeAndTheirNumber) {
   shelves.tidy(now_);
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh));
-  for (std::size_t at = 0; at < kept_ranks_max; ++at) shelves.put(root_ + "/none", now_);
+  for (std::size_t at = 0; at < limits.logs_ranks_max; ++at) shelves.put(root_ + "/none", now_);
   shelves.tidy(now_);
-  EXPECT_EQ(shelves.folders(), kept_ranks_max);
+  EXPECT_EQ(shelves.folders(), limits.logs_ranks_max);
   EXPECT_FALSE(fs::exists(fresh));
 }
 
 TEST_F(AtticTest, WhoHasTheMostLosesHisOldestAndNobodyElseDoes) {
   AtticOptions limits = options();
   limits.logs_bytes_max = kib(500);
+  limits.logs_ranks_max = 50;
   AtticShelves shelves(limits);
   const auto his = rank("1.0.0", 200, "ann");
   const auto first = rank("2.0.0", 200, "ben");
@@ -101,9 +105,10 @@ TEST_F(AtticTest, WhoHasTheMostLosesHisOldestAndNobodyElseDoes) {
   EXPECT_TRUE(fs::exists(his)) << "the oldest of all";
   EXPECT_FALSE(fs::exists(first));
   EXPECT_TRUE(fs::exists(second));
-  for (std::size_t at = 0; at < kept_ranks_max; ++at) shelves.put(root_ + "/none", now_, {"ben", Bytes()});
+  for (std::size_t at = 0; at < limits.logs_ranks_max; ++at)
+    shelves.put(root_ + "/none", now_, {"ben", Bytes()});
   shelves.tidy(now_);
-  EXPECT_EQ(shelves.folders(), kept_ranks_max);
+  EXPECT_EQ(shelves.folders(), limits.logs_ranks_max);
   EXPECT_TRUE(fs::exists(his));
   EXPECT_FALSE(fs::exists(second));
 }
@@ -174,6 +179,127 @@ TEST_F(AtticTest, JobsOfTwoClustersHaveTheSameNumbers) {
   shelves.tidy_checkpoints(later, "one");
   EXPECT_FALSE(fs::exists(ours));
   EXPECT_TRUE(fs::exists(theirs + "/model"));
+}
+
+// The disk is its own: nobody else would ever remove what an earlier cluster's jobs have left.
+TEST_F(AtticTest, CheckpointsOfEarlierClustersAgeWhereTheFolderIsItsOwn) {
+  AtticOptions limits = options();
+  limits.checkpoints_age_max = 24h;
+  const AtticShelves sharing(limits);
+  limits.own_checkpoints = true;
+  const AtticShelves shelves(limits);
+  const auto ended = checkpoints("e5f6/7");
+  const auto unfinished = checkpoints("e5f6/8");
+  const auto in_it = checkpoints("9/7");  // in that of a job, as earlier versions had them
+  for (const auto& folder : {ended, unfinished, in_it}) std::ofstream(folder + "/model") << "weights";
+  shelves.job_ended(sched::JobId(7), "e5f6");
+  shelves.job_ended(sched::JobId(7), "9");
+  const Instant later(std::chrono::seconds(::time(nullptr)) + std::chrono::hours(48));
+  sharing.tidy_checkpoints(later, "c3d4");
+  EXPECT_TRUE(fs::exists(ended + "/model")) << "it may live, with other agents";
+  shelves.tidy_checkpoints(later, "c3d4");
+  EXPECT_FALSE(fs::exists(ended));
+  EXPECT_TRUE(fs::exists(unfinished + "/model")) << "it could go on if its cluster came back";
+  EXPECT_TRUE(fs::exists(in_it + "/model"));
+}
+
+TEST_F(AtticTest, EachClusterHasItsRoundOfOldCheckpoints) {
+  AtticOptions limits = options();
+  limits.checkpoints_age_max = 24h;
+  limits.own_checkpoints = true;
+  const AtticShelves shelves(limits);
+  constexpr int jobs = 150;  // more than one round takes
+  for (int job = 1; job <= jobs; ++job) {
+    for (const char* cluster : {"c3d4", "e5f6"}) {
+      std::ofstream(checkpoints(cluster + ("/" + std::to_string(job))) + "/model") << "weights";
+      shelves.job_ended(sched::JobId(static_cast<std::uint64_t>(job)), cluster);
+    }
+  }
+  const Instant later(std::chrono::seconds(::time(nullptr)) + std::chrono::hours(48));
+  auto tried = shelves.tidy_checkpoints(later, "c3d4");
+  EXPECT_EQ(tried.size(), 2U);
+  shelves.tidy_checkpoints(later, "c3d4", tried);
+  for (const char* cluster : {"c3d4", "e5f6"})
+    for (int job = 1; job <= jobs; ++job)
+      EXPECT_FALSE(fs::exists(root_ + "/checkpoints/" + cluster + "/" + std::to_string(job)));
+}
+
+// Of an earlier cluster, as an agent puts it aside; the wall's clock decides.
+class AsideTest : public AtticTest {
+ protected:
+  std::string aside(const std::string& name, std::size_t kib, Duration ago) {
+    const std::string folder = rank("../other-cluster-c3d4/ranks/" + name, kib);
+    const auto ended =
+        fs::file_time_type::clock::now() - std::chrono::duration_cast<std::chrono::seconds>(ago);
+    fs::last_write_time(folder, ended);
+    return fs::weakly_canonical(folder).string();
+  }
+  AtticOptions limits() const {
+    AtticOptions chosen = options();
+    chosen.folder = root_;
+    chosen.removed = root_ + "/removed";
+    chosen.logs_age_max = 24h;
+    return chosen;
+  }
+  // Until it holds, or for a minute.
+  void go_until(const std::function<bool()>& holds) {
+    const auto look = loop_.every(1ms, [&] {
+      if (holds()) loop_.stop();
+    });
+    const auto give_up = loop_.after(60s, [this] { loop_.stop(); });
+    loop_.run();
+    EXPECT_TRUE(holds());
+  }
+
+  net::Loop loop_;
+};
+
+TEST_F(AsideTest, RanksOfEarlierClustersAreCountedAndGoByTheirAge) {
+  const auto old = aside("1.0.0", 200, 25h);
+  const auto fresh = aside("2.0.0", 300, 23h);
+  Attic attic(loop_, limits());
+  attic.keep_aside();
+  go_until([&] { return !fs::exists(old) && attic.kept() >= kib(300) && attic.kept() < kib(400); });
+  EXPECT_TRUE(fs::exists(fresh + "/log"));
+}
+
+TEST_F(AsideTest, TheyGoWithTheOthersWhereThereIsTooMuch) {
+  const auto theirs = aside("1.0.0", 300, 1h);
+  AtticOptions small = limits();
+  small.logs_bytes_max = kib(400);
+  Attic attic(loop_, small);
+  attic.keep_aside();
+  const auto ours = rank("1.0.0", 200);
+  bool is_put = false;
+  go_until([&] {
+    if (!is_put && attic.kept() >= kib(300)) {
+      is_put = true;
+      attic.put(ours, Instant(std::chrono::seconds(::time(nullptr))));
+    }
+    return is_put && !fs::exists(theirs) && attic.kept() >= kib(200) && attic.kept() < kib(300);
+  });
+  EXPECT_TRUE(fs::exists(ours + "/log"));
+}
+
+TEST_F(AsideTest, TheFolderOfAClusterGoesWithTheLastOfItsRanks) {
+  aside("1.0.0", 1, 25h);
+  aside("1.0.1", 1, 25h);
+  const auto kept = rank("7.0.0", 1);
+  Attic attic(loop_, limits());
+  attic.put(kept, Instant(std::chrono::seconds(::time(nullptr)) - std::chrono::hours(25)));
+  attic.keep_aside();
+  go_until([&] { return !fs::exists(root_ + "/other-cluster-c3d4") && !fs::exists(kept); });
+  EXPECT_TRUE(fs::exists(root_ + "/ranks")) << "that of the present one stays";
+}
+
+TEST_F(AsideTest, OneWithoutRanksIsToldToBeRemoved) {
+  fs::create_directories(root_ + "/other-cluster-c3d4/ranks/something-else");
+  Attic attic(loop_, limits());
+  std::string told;
+  attic.on_staying([&](const std::string& path) { told += path; });
+  attic.keep_aside();
+  go_until([&] { return !told.empty(); });
+  EXPECT_EQ(told, root_ + "/other-cluster-c3d4");
 }
 
 TEST_F(AtticTest, TellsWhichJobOfItsClusterSavedLast) {

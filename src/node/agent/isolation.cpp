@@ -16,6 +16,7 @@
 #include "base/files/files.hpp"
 #include "base/files/names.hpp"
 #include "base/files/tree.hpp"
+#include "node/rank/call_filter.hpp"
 #include "node/rank/device_filter.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/rank_folder.hpp"
@@ -159,6 +160,10 @@ Result<> IsolationRules::begin(const std::string& trial) {
     lacks_.push_back(
         "processes of ranks may live on when these have ended: this agent may make no cgroups that hold "
         "them");
+  if (!rank::can_forbid_calls())
+    lacks_.push_back(
+        "ranks may ask the kernel for what no training needs, its keys and ciphers above all: it filters no "
+        "calls");
   return {};
 }
 

@@ -14,8 +14,10 @@
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
 #include "base/id.hpp"
+#include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "control/wire/messages.hpp"
+#include "node/agent/rank_names.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -24,6 +26,7 @@ constexpr std::size_t identity_bytes = 16;
 constexpr std::size_t small_file_bytes_max = 4096;
 constexpr std::size_t devices_file_bytes_max = 65'536;
 constexpr int aside_folders_max = 10'000;
+constexpr std::string_view aside_prefix = "other-cluster-";
 
 // 0 if the text is none.
 std::uint64_t job_number(std::string_view text) {
@@ -129,7 +132,7 @@ Result<> write_devices(const std::string& folder, const std::vector<cluster::Dev
 }
 
 Result<std::string> put_ranks_aside(const std::string& folder, const std::string& cluster) {
-  const std::string base = folder + "/other-cluster-" + cluster;
+  const std::string base = folder + "/" + std::string(aside_prefix) + cluster;
   std::string target = base;
   // It may have been of that cluster before, and put aside what it had then.
   for (int number = 2; ::access(target.c_str(), F_OK) == 0 && number < aside_folders_max; ++number)
@@ -140,6 +143,39 @@ Result<std::string> put_ranks_aside(const std::string& folder, const std::string
   if (failure) return failed(failure.message()).within("cannot move " + folder + "/ranks to " + target);
   if (auto made = files::make_folder(folder + "/ranks", 0755); !made) return std::move(made).error();
   return target;
+}
+
+Aside find_aside(const std::string& folder) {
+  Aside aside;
+  const auto names = files::list_folder(folder);
+  if (!names) {
+    log::warning("{}", names.error().text());
+    return aside;
+  }
+  for (const std::string& name : *names ? **names : std::vector<std::string>()) {
+    if (!name.starts_with(aside_prefix)) continue;
+    const std::string cluster = folder + "/" + name;
+    const auto entries = rank_entries(cluster + "/ranks");
+    if (!entries) {
+      log::warning("{}", entries.error().text());
+      continue;
+    }
+    bool is_empty = true;
+    for (const RankEntry& entry : *entries) {
+      if (!entry.is_folder) continue;
+      aside.ranks.push_back(entry.path);
+      is_empty = false;
+    }
+    if (is_empty) aside.empty.push_back(cluster);
+  }
+  return aside;
+}
+
+void forget_aside(const std::string& folder, const std::string& rank) {
+  const auto ranks = std::filesystem::path(rank).parent_path();
+  const auto cluster = ranks.parent_path();
+  if (cluster.parent_path() != folder || !cluster.filename().string().starts_with(aside_prefix)) return;
+  if (::rmdir(ranks.c_str()) == 0) ::rmdir(cluster.c_str());
 }
 
 }  // namespace tutti::agent

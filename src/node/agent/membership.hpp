@@ -52,4 +52,14 @@ Result<> write_devices(const std::string& folder, const std::vector<cluster::Dev
 // Moves the ranks of a cluster, with their logs, to FOLDER/other-cluster-ID, which is returned.
 Result<std::string> put_ranks_aside(const std::string& folder, const std::string& cluster);
 
+// What was put aside so: the folders of ranks, and folders of clusters in which there is none any more.
+struct Aside {
+  std::vector<std::string> ranks;
+  std::vector<std::string> empty;
+};
+Aside find_aside(const std::string& folder);
+
+// The folder of a rank has gone: with the last of its cluster that of the cluster goes, if it was put aside.
+void forget_aside(const std::string& folder, const std::string& rank);
+
 }  // namespace tutti::agent

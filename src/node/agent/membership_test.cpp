@@ -77,6 +77,25 @@ TEST_F(MembershipTest, RanksGoAsideEachTime) {
   EXPECT_NE(*first, *second);
 }
 
+TEST_F(MembershipTest, WhatWasPutAsideIsFoundAndGoesWithItsLastRank) {
+  std::filesystem::create_directory(folder_ + "/ranks/1.0.0");
+  ASSERT_TRUE(put_ranks_aside(folder_, "c3d4").ok());
+  ASSERT_TRUE(put_ranks_aside(folder_, "e5f6").ok());
+  const std::string cluster = folder_ + "/other-cluster-c3d4";
+  const auto aside = find_aside(folder_);
+  EXPECT_EQ(aside.ranks, std::vector<std::string>{cluster + "/ranks/1.0.0"});
+  EXPECT_EQ(aside.empty, std::vector<std::string>{folder_ + "/other-cluster-e5f6"});
+  forget_aside(folder_, cluster + "/ranks/1.0.0");
+  EXPECT_TRUE(std::filesystem::exists(cluster)) << "it is not empty";
+  std::filesystem::remove(cluster + "/ranks/1.0.0");
+  forget_aside(folder_, cluster + "/ranks/1.0.0");
+  EXPECT_FALSE(std::filesystem::exists(cluster));
+  // An agent's own folder may be called so, too.
+  std::filesystem::create_directories(cluster + "/ranks");
+  forget_aside(cluster, cluster + "/ranks/1.0.0");
+  EXPECT_TRUE(std::filesystem::exists(cluster + "/ranks"));
+}
+
 TEST_F(MembershipTest, ACopyHasTheIdentityAndAnotherPlace) {
   ASSERT_TRUE(folder_identity(folder_).ok());
   const std::string copy = folder_ + "_copy";

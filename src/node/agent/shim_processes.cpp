@@ -214,6 +214,7 @@ void ShimProcesses::put_aside(const std::string& cluster) {
         "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
         cluster, *place);
     attic_.clear();
+    attic_.keep_aside();
     ended_at_.clear();
     calls_.went_aside({});
   };

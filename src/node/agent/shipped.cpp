@@ -227,8 +227,11 @@ Result<> Shipped::fetch(net::Client& client, const std::string& hash, Task& task
   }
   if (may_be_asked_again(content)) task.hindrance = keeper::Hindrance::passing;
   if (!content) return std::move(content).error();
-  if (content->status == 404)
-    return invalid("the controller does not have it").within("shipped file " + hash);
+  if (content->status == 404) {
+    // Its disk may be away for now. No other node gets it either, and then a person has to look.
+    task.hindrance = keeper::Hindrance::job;
+    return failed("the controller does not have it").within("shipped file " + hash);
+  }
   if (content->status != 200)
     return failed("the controller answered with HTTP status " + std::to_string(content->status))
         .within("shipped file " + hash);

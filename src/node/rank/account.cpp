@@ -13,6 +13,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "node/rank/call_filter.hpp"
+
 namespace tutti::rank {
 namespace {
 
@@ -176,7 +178,7 @@ int become(const Account& account) {
   // A kernel without keys has none to leave behind.
   if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) < 0 && errno != ENOSYS && errno != EPERM)
     return errno;
-  return 0;
+  return forbid_calls();
 }
 
 }  // namespace tutti::rank

@@ -129,6 +129,8 @@ void set_apart(const Isolation& isolation, const DeviceFilter& filter, bool is_h
   if (!isolation.places) return;
   const int why = enter_private_places(*isolation.places);
   if (why != 0) give_up(status_pipe, StartStep::places, why);
+  // Where the agent stands is the host's, also below what is covered by now.
+  if (chdir("/") != 0) give_up(status_pipe, StartStep::places);
 }
 
 // What the rank gets in memory of its own; where it cannot have that, the shim has made the folder.

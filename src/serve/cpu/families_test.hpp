@@ -58,6 +58,13 @@ inline std::vector<Family> small_families() {
                     .original_context = 32};
   stretched.tied = true;
   all.push_back({"llama3", stretched});
+  stretched.rope = {.kind = model::Rope::Kind::yarn,
+                    .factor = 4,
+                    .original_context = 24,
+                    .beta_fast = 2,
+                    .beta_slow = 0.25,
+                    .attention_factor = 1.14};
+  all.push_back({"yarn", stretched});
   model::Shape mistral = small_llama();
   mistral.model_type = "mistral";
   mistral.window = 7;

@@ -197,6 +197,7 @@ void Forward::quantize_rows(Member& member, const Input& input, std::int64_t col
 
 void Forward::embed(Member& member) {
   const std::int64_t half = shape_.head_size / 2;
+  const double factor = shape_.rope.attention_factor;
   member.share(count_, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; ++at) {
       const StepToken& token = tokens_[static_cast<std::size_t>(at)];
@@ -209,8 +210,8 @@ void Forward::embed(Member& member) {
       }
       for (std::size_t pair = 0; pair < frequencies_.size(); ++pair) {
         const double angle = frequencies_[pair] * static_cast<double>(token.position);
-        cosines_[at * half + static_cast<std::int64_t>(pair)] = static_cast<float>(std::cos(angle));
-        sines_[at * half + static_cast<std::int64_t>(pair)] = static_cast<float>(std::sin(angle));
+        cosines_[at * half + static_cast<std::int64_t>(pair)] = static_cast<float>(factor * std::cos(angle));
+        sines_[at * half + static_cast<std::int64_t>(pair)] = static_cast<float>(factor * std::sin(angle));
       }
     }
   });

@@ -166,8 +166,8 @@ class Reference {
     const std::size_t half = head.size() / 2;
     for (std::size_t pair = 0; pair < half; ++pair) {
       const double angle = speeds[pair] * static_cast<double>(position);
-      const double a = head[pair];
-      const double b = head[pair + half];
+      const double a = head[pair] * shape_.rope.attention_factor;
+      const double b = head[pair + half] * shape_.rope.attention_factor;
       head[pair] = a * std::cos(angle) - b * std::sin(angle);
       head[pair + half] = b * std::cos(angle) + a * std::sin(angle);
     }

@@ -333,6 +333,7 @@ void Forward::run(const StepView& view, const Queue& queue) {
          .embedding = weights_.embedding.data,
          .positions = weights_.positions.data,
          .frequencies = weights_.frequencies,
+         .factor = shape_.rope.attention_factor,
          .pairs = static_cast<std::int32_t>(shape_.head_size / 2),
          .stream = scratch_.stream,
          .cosines = scratch_.cosines,

@@ -1,6 +1,11 @@
 #include "serve/server/front.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 
 #include "base/check.hpp"
 #include "base/files/open_files.hpp"
@@ -11,6 +16,22 @@ namespace {
 
 // For those whose answers were cancelled to hear it.
 constexpr Duration last_words_time_max = 2s;
+
+constexpr const char* host_header = "host";
+constexpr const char* origin_header = "origin";
+
+// "localhost", "127.0.0.1:8000", "[::1]:8000": by what it is, because a name may begin with any number.
+bool names_loopback(std::string_view authority) {
+  std::string host(authority.substr(0, authority.rfind(':')));
+  if (authority.starts_with('[')) host = authority.substr(1, authority.find(']') - 1);
+  std::transform(host.begin(), host.end(), host.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  in_addr four{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24U == IN_LOOPBACKNET;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six) != 0;
+  return host == "localhost";
+}
 
 }  // namespace
 
@@ -29,9 +50,21 @@ Error not_ready(bool draining) {
                   : failed("the model is being loaded").remedy("ask again in a moment");
 }
 
+// Who is no browser may leave out both.
+bool is_of_another_page(const net::Request& head) {
+  const auto host = head.headers.find(host_header);
+  if (host != head.headers.end() && !names_loopback(host->second)) return true;
+  const auto origin = head.headers.find(origin_header);
+  if (origin == head.headers.end()) return false;
+  const std::size_t scheme = origin->second.find("://");
+  return scheme == std::string::npos || !names_loopback(std::string_view(origin->second).substr(scheme + 3));
+}
+
 Front::Front(const FrontSettings& settings, Pages& pages, std::vector<std::string> headers)
     : settings_(settings), pages_(pages), headers_(std::move(headers)) {
   if (settings_.names_askers) headers_.emplace_back(asker_header);
+  headers_.emplace_back(host_header);
+  headers_.emplace_back(origin_header);
 }
 
 Result<> Front::listen() {
@@ -79,6 +112,14 @@ bool Front::may_ask(const std::string& key) const {
 
 net::Admission Front::admit(const net::Request& head) {
   const FoundPages found = find_page(pages_.rows(), head.parts);
+  // Whoever looks at a page of somebody's is on this machine, and the page is not.
+  if (settings_.key.empty() && !settings_.takes_key && is_of_another_page(head)) {
+    return {
+        .refusal = pages_.refusal(
+            403,
+            invalid("without a key only programs of this machine are answered, and no pages of others")
+                .remedy("ask at 127.0.0.1 or localhost, or start this with --key-file and send the key"))};
+  }
   const bool known = may_ask(head.bearer);
   if (!known && found.needs_key()) {
     return {

@@ -46,6 +46,10 @@ struct FrontSettings {
 // Whether only programs of this machine reach the address.
 bool is_loopback(const std::string& address);
 
+// Whether a page that a browser shows may have sent it from elsewhere: a Host that is no name of this
+// machine's loopback (a name that somebody lets point there), or an Origin that is none.
+bool is_of_another_page(const net::Request& head);
+
 // Without so many files to open it does not begin: its loop and its port, its model, some connections.
 inline constexpr std::size_t files_min = 24;
 Result<> check_files();

@@ -63,9 +63,9 @@ TEST_F(InferPages, AnswerInBytes) {
       R"({"inputs":[{"name":"x","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}}],)"
       R"("parameters":{"binary_data_output":true}})";
   const RawClient client(server->port());
-  client.send(
-      "POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(json.size() + 3) +
-      "\r\nInference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n\r\n" + json + "abc");
+  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+              std::to_string(json.size() + 3) + "\r\nInference-Header-Content-Length: " +
+              std::to_string(json.size()) + "\r\n\r\n" + json + "abc");
   const std::string answer = client.read_until("bcd");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << answer;
   EXPECT_NE(answer.find("Content-Type: application/octet-stream"), std::string::npos) << answer;
@@ -100,7 +100,7 @@ TEST_F(InferPages, RefuseWhatIsWrong) {
   says(body_of(std::to_string(ToyProgram::deadly), 1), 503, "has ended: signal 9");
   // Before any of it is read.
   const RawClient client(server->port());
-  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n");
+  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n");
   const std::string refused = client.read_until("\"}");
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 413")) << refused;
   EXPECT_NE(refused.find("{\"error\":\"the request is too large"), std::string::npos) << refused;
@@ -185,7 +185,7 @@ TEST_F(InferPages, WhereThereIsNoMemoryToWriteAnAnswerItsRequestHears429) {
   const std::string json = R"({"inputs":[{"name":"x","datatype":"UINT8","shape":[)" + std::to_string(count) +
                            R"(],"parameters":{"binary_data_size":)" + std::to_string(count) + "}}]}";
   const RawClient client(server->port());
-  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
               std::to_string(json.size() + count) + "\r\nInference-Header-Content-Length: " +
               std::to_string(json.size()) + "\r\n\r\n" + json + std::string(count, 'z'));
   program->wait_for_runs(1);

@@ -156,7 +156,7 @@ TEST_F(Serving, HeadsThatAreNoneAreAnsweredOrLeft) {
   serve();
   Prng random(seed_of_malice);
   const std::string good =
-      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}";
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}";
   std::vector<std::string> heads{
       "GET / HTTP/1.1\r\n" + std::string(1 << 20, 'a') + ": b\r\n\r\n",
       "GET /" + std::string(1 << 20, 'a') + " HTTP/1.1\r\n\r\n",

@@ -37,7 +37,7 @@ struct Question {
 // The head of the answer.
 std::string head_of(std::uint16_t port, const Question& question) {
   const RawClient client(port);
-  client.send(question.method + " " + question.path + " HTTP/1.1\r\nHost: x\r\n" +
+  client.send(question.method + " " + question.path + " HTTP/1.1\r\nHost: localhost\r\n" +
               (question.key.empty() ? "" : "Authorization: Bearer " + question.key + "\r\n") +
               "Content-Length: " + std::to_string(question.body_bytes) + "\r\n\r\n");
   return client.read_until("\r\n\r\n");

@@ -606,7 +606,7 @@ TEST_F(Serving, OneAddressFillsNeitherTheConnectionsNorTheQueue) {
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 429")) << refused;
   EXPECT_NE(refused.find("6 of them from your address"), std::string::npos) << refused;
   const RawClient eighth(server->port(), 0, greedy);
-  eighth.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  eighth.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(eighth.read_until("ok").starts_with("HTTP/1.1 200"));
   const RawClient ninth(server->port(), 0, greedy);
   EXPECT_EQ(ninth.read_until("x"), "") << "half of the connections are for others";

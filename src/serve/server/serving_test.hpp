@@ -42,7 +42,7 @@ class RawClient {
 
   void send(const std::string& bytes) const { ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void post(const std::string& path, const std::string& body) const {
-    send("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+    send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body);
   }
   bool has_answer() const {

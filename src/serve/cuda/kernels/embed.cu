@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(embed_threads) embed_kernel(Embed embed) {
     double sine = 0;
     double cosine = 0;
     sincos(embed.frequencies[pair] * position, &sine, &cosine);
-    embed.cosines[row * embed.pairs + pair] = static_cast<float>(cosine);
-    embed.sines[row * embed.pairs + pair] = static_cast<float>(sine);
+    embed.cosines[row * embed.pairs + pair] = static_cast<float>(embed.factor * cosine);
+    embed.sines[row * embed.pairs + pair] = static_cast<float>(embed.factor * sine);
   }
 }
 

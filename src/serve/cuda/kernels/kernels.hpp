@@ -54,6 +54,7 @@ struct Embed {
   const void* embedding = nullptr;
   const void* positions = nullptr;      // null: they are turned
   const double* frequencies = nullptr;  // of each pair, if they are turned
+  double factor = 1;                    // of their cosines and sines
   std::int32_t pairs = 0;
   float* stream = nullptr;
   float* cosines = nullptr;  // tokens × pairs

@@ -183,15 +183,16 @@ TEST(Rows, AreLookedUpAndKnowTheirPlace) {
          .columns = stride,
          .embedding = embedding.data(),
          .frequencies = frequencies.data(),
+         .factor = 1.25,
          .pairs = pairs,
          .stream = stream.data(),
          .cosines = cosines.data(),
          .sines = sines.data()},
         {});
   EXPECT_EQ(stream[2 * stride + 9], widened(embedding[6 * stride + 9]));
-  EXPECT_NEAR(cosines[3], std::cos(frequencies[3] * 100'000), 1e-6);
-  EXPECT_NEAR(sines[2 * pairs + 1], std::sin(frequencies[1] * 3), 1e-6);
-  EXPECT_EQ(cosines[pairs], 1.0F) << "a token of nobody stands nowhere";
+  EXPECT_NEAR(cosines[3], 1.25 * std::cos(frequencies[3] * 100'000), 1e-6);
+  EXPECT_NEAR(sines[2 * pairs + 1], 1.25 * std::sin(frequencies[1] * 3), 1e-6);
+  EXPECT_EQ(cosines[pairs], 1.25F) << "a token of nobody stands nowhere";
 }
 
 // Rows go to two of five experts, each of which is one matrix here.
