@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lab/sim/faults.hpp"
+#include "lab/sim/services.hpp"
 #include "lab/sim/users.hpp"
 #include "lab/sim/virtual_controller.hpp"
 #include "lab/sim/virtual_node.hpp"
@@ -15,6 +16,9 @@ constexpr Duration users_rest = 10s;  // before the faults stop, so that their l
 constexpr Duration finish_max = std::chrono::minutes(60);
 constexpr Duration look_every = 1s;
 constexpr Duration jobs_mean_gap = 3s;
+constexpr Duration services_mean_gap = 10s;
+// Until all that is served answers: it may begin with the longest pause between two starts.
+constexpr Duration answer_max = std::chrono::minutes(15);
 
 // One world and its end.
 class Chaos {
@@ -31,6 +35,7 @@ class Chaos {
       controller_.disk().set_lie(FaultyDisk::Lie::before_death);
     make_nodes();
     users_ = std::make_unique<Users>(world_, controller_, names_, gpus_);
+    services_ = std::make_unique<Services>(world_, controller_, seed);
     faults_ = std::make_unique<Faults>(world_, controller_, nodes_);
     world_.network.set_calls({.message =
                                   [this](auto id, auto node, Side to, const auto& frame) {
@@ -48,12 +53,16 @@ class Chaos {
     controller_.start();
     for (auto& node : nodes_) node->power_on();
     users_act();
+    services_->begin();
+    services_act();
     faults_->begin(options_.faults);
     run_until(options_.faults);
     if (sound()) {
       world_.note("the faults stop");
       faults_->end();
       world_.checks.faults_stopped(world_.agenda.now());
+      services_->faults_stopped();
+      answer();
       finish();
     }
     return report();
@@ -92,6 +101,28 @@ class Chaos {
     });
   }
 
+  void services_act() {
+    const Duration gap(static_cast<Duration::rep>(
+        world_.prng.exponential(static_cast<double>(Duration(services_mean_gap).count()))));
+    world_.agenda.after(gap, [this] {
+      if (world_.agenda.now() > options_.faults - users_rest) return;
+      services_->act();
+      services_act();
+    });
+  }
+
+  // What is served comes to answer, and what sleeps wakes.
+  void answer() {
+    const Duration deadline = world_.agenda.now() + answer_max;
+    std::string left = "the controller is not well";
+    while (sound() && world_.agenda.now() < deadline && !left.empty()) {
+      users_->clean_up();
+      run_until(world_.agenda.now() + look_every);
+      left = controller_.well() ? services_->not_answering() : "the controller is not well";
+    }
+    if (sound() && !left.empty()) world_.checks.violate("long after the faults stopped, " + left);
+  }
+
   bool sound() const { return world_.checks.violation().empty(); }
 
   void run_until(Duration end) {
@@ -104,6 +135,7 @@ class Chaos {
     std::string left;
     while (sound() && world_.agenda.now() < deadline) {
       users_->clean_up();
+      services_->clean_up();
       run_until(world_.agenda.now() + look_every);
       left = what_is_left();
       if (left.empty()) return;
@@ -146,6 +178,7 @@ class Chaos {
   int gpus_ = 0;
   std::vector<std::unique_ptr<VirtualNode>> nodes_;
   std::unique_ptr<Users> users_;
+  std::unique_ptr<Services> services_;
   std::unique_ptr<Faults> faults_;
 };
 

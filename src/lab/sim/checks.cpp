@@ -107,6 +107,29 @@ void Checks::turned(Duration now, const cluster::State& state) {
       violate("job " + id.text() + " was acknowledged and is forgotten");
   }
   for (const auto& [id, job] : state.jobs) check_job(now, job);
+  for (const auto& [name, service] : state.services) check_service(state, service);
+}
+
+// Whatever is late, lost or comes twice: of the canary there is never more than its share asks for, and of no
+// version more than is wanted.
+void Checks::check_service(const cluster::State& state, const cluster::Service& service) {
+  std::map<std::int32_t, std::int32_t> there;
+  for (const auto& [id, replica] : state.fleets.all.at(service.name).replicas) {
+    const cluster::Job& job = state.jobs.at(id);
+    const bool leaves = job.ending == cluster::EndCause::cancelled || job.ending == cluster::EndCause::killed;
+    if (!leaves) ++there[replica.version];
+  }
+  // What has just changed is tended in the same turn, or, where there is much, soon.
+  if (state.fleets.due.contains(service.name)) return;
+  const std::int32_t wanted = std::max(service.wanted, service.next ? 1 : 0);
+  const std::int32_t serving = there[service.serving.number];
+  const std::int32_t next = service.next ? there[service.next->number] : 0;
+  if (service.canary_share > 0 && next > cluster::canary_replicas(wanted, service.canary_share))
+    violate("service " + service.name + " has " + std::to_string(next) + " replicas of its canary, for " +
+            std::to_string(service.canary_share) + " of 1000 requests");
+  if (serving > wanted) violate("service " + service.name + " has more replicas than it wants");
+  if (service.next && service.canary_share == 0 && next > wanted)
+    violate("service " + service.name + " has more replicas of its next version than it wants");
 }
 
 void Checks::note_lost(Duration now, const cluster::State& state) {
@@ -222,6 +245,7 @@ void Checks::same(const cluster::State& state, const store::Contents& contents) 
   }
   if (stored.secrets != state.secrets || stored.secret_key != state.secret_key)
     return violate("the secrets in memory are not what is stored");
+  if (stored.services != state.services) violate("the services in memory are not what is stored");
   if (stored.next_job != state.next_job) violate("the store would give out an id again");
   if (stored.audit != state.audit) violate("the audit log in memory is not what is stored");
   check_audit(stored.audit);

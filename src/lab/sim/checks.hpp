@@ -68,6 +68,7 @@ class Checks {
   void check_time_limit(const cluster::Job& job);
   void check_overrun(Duration now, const cluster::Job& job);
   void check_running(const cluster::Job& job);
+  void check_service(const cluster::State& state, const cluster::Service& service);
   void check_audit(const cluster::AuditLog& log);
 
   std::string violation_;

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::int64_t short_ms_max = 50;
 constexpr std::int64_t long_ms_max = 12'000;
+constexpr std::int64_t ready_ms_max = 3'000;
 
 }  // namespace
 
@@ -29,7 +30,7 @@ std::optional<Ending> ending_of(const std::vector<std::string>& command, const k
       std::chrono::milliseconds(std::stoll(command[1])) + std::chrono::microseconds(key.rank * 37);
   const bool is_the_rank = key.rank == std::stoi(command[2]);
   if (command[0] == "hang" && is_the_rank) return std::nullopt;
-  if (is_poison(command)) return std::nullopt;
+  if (is_poison(command) || ready_after(command)) return std::nullopt;
   if (command[0] == "fail" && is_the_rank) return Ending{after / 2, 3};
   if (command[0] == "fail_first" && is_the_rank && key.attempt < std::stoi(command[3]))
     return Ending{after / 2, 1};
@@ -41,6 +42,15 @@ std::optional<Duration> kills_node_after(const std::vector<std::string>& command
   // Every gang has this rank.
   if (!is_poison(command) || key.rank != 0) return std::nullopt;
   return std::chrono::milliseconds(std::stoll(command[1]));
+}
+
+std::optional<Duration> ready_after(const std::vector<std::string>& command) {
+  if (command.front() != "answer") return std::nullopt;
+  return std::chrono::milliseconds(std::stoll(command[1]));
+}
+
+std::vector<std::string> some_replica(Prng& prng, bool is_good) {
+  return {is_good ? "answer" : "fail", std::to_string(prng.between(short_ms_max, ready_ms_max)), "0", "1"};
 }
 
 bool is_poison(const std::vector<std::string>& command) { return command.front() == "poison"; }

@@ -27,6 +27,11 @@ std::optional<Ending> ending_of(const std::vector<std::string>& command, const k
 // When this rank takes its whole node down; nothing if it does not.
 std::optional<Duration> kills_node_after(const std::vector<std::string>& command, const keeper::RankKey& key);
 
+// When the replica that this is says that it is ready; nothing if it never does.
+std::optional<Duration> ready_after(const std::vector<std::string>& command);
+// A replica: a good one goes on until it is told to end, a bad one ends before it is ready.
+std::vector<std::string> some_replica(Prng& prng, bool is_good);
+
 bool is_poison(const std::vector<std::string>& command);
 bool hangs(const std::vector<std::string>& command);
 

@@ -8,6 +8,7 @@
 namespace tutti::sim {
 namespace {
 
+constexpr int replica_port = 31'000;
 constexpr Duration redial_min = 100ms;
 constexpr Duration redial_max = 1s;
 constexpr Duration progress_every = 5s;
@@ -291,6 +292,7 @@ void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRa
   folder.grace = attempt.grace;
   folder.started_at = world_.agenda.now();
   folder.ending = false;
+  if (const auto ready = ready_after(attempt.command)) folder.ready_at = world_.agenda.now() + *ready;
   world_.note(name() + ": rank " + key.text() + " starts");
   if (keeper_ != nullptr && !doomed_ && !keeper_->running(key))
     world_.checks.violate("rank " + key.text() + " starts after its agent said that it does not run");
@@ -362,14 +364,19 @@ void VirtualNode::forget(const RankKey& key) {
   disk_[key].acknowledged = true;
 }
 
+std::string VirtualNode::said_by(const RankKey& key) const {
+  const auto found = disk_.find(key);
+  if (found != disk_.end() && found->second.ready_at)
+    return world_.agenda.now() < *found->second.ready_at ? "loads" : "ready " + std::to_string(replica_port);
+  const bool tells = key.job.number() % 4 == 0;
+  return tells ? "step " + std::to_string(world_.agenda.now() / progress_every) : "";
+}
+
 // Some programs tell how far they are. Disks that do not answer tell it late or never.
 void VirtualNode::look(const std::vector<RankKey>& running) {
   const bool stalls = world_.prng.chance(look_stalls);
   agent_later(stalls ? world_.between(1s, 20s) : Duration(1ms), [this, running] {
-    for (const RankKey& key : running) {
-      const bool tells = key.job.number() % 4 == 0;
-      keeper_->seen(key, {tells ? "step " + std::to_string(world_.agenda.now() / progress_every) : "", {}});
-    }
+    for (const RankKey& key : running) keeper_->seen(key, {said_by(key), {}});
   });
 }
 

@@ -63,7 +63,8 @@ class VirtualNode final : private keeper::Processes {
     bool ending = false;
     Duration started_at{};
     std::optional<Duration> ended_at;
-    bool given_up = false;  // an agent that came later found no process: none may come any more
+    std::optional<Duration> ready_at;  // a replica says so from then on
+    bool given_up = false;             // an agent that came later found no process: none may come any more
   };
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
@@ -80,6 +81,7 @@ class VirtualNode final : private keeper::Processes {
   Duration ran(const RankKey& key) const override;
   void forget(const RankKey& key) override;
   void look(const std::vector<RankKey>& running) override;
+  std::string said_by(const RankKey& key) const;
 
   // Runs it after the delay if the agent of now is still alive then; a frozen node is late.
   void agent_later(Duration delay, std::function<void()> task);
