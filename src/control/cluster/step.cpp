@@ -50,7 +50,8 @@ bool is_stored(const Effects& effects) {
   return !effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
          !effects.past_use.empty() || !effects.persons.empty() || !effects.tokens.empty() ||
          !effects.tokens_used.empty() || !effects.join_tokens.empty() || !effects.members.empty() ||
-         !effects.secrets.empty() || !effects.services.empty() || !effects.audit.empty() || effects.fabric || effects.cluster;
+         !effects.secrets.empty() || !effects.services.empty() || !effects.audit.empty() || effects.fabric ||
+         effects.cluster;
 }
 
 }  // namespace tutti::cluster

@@ -235,7 +235,8 @@ struct Serve {
   std::optional<std::int32_t> replicas_max = {};
   std::optional<Duration> idle_time = {};
   std::optional<Duration> target_ttft = {};
-  std::int32_t canary_share = 0;  // of requests, in thousandths; 0: the new version takes the place of the old
+  std::int32_t canary_share =
+      0;  // of requests, in thousandths; 0: the new version takes the place of the old
   // The key of its engines, for a new one.
   SetSecret key = {};
 };
