@@ -119,6 +119,14 @@ TEST(HungDisks, AShimThatNothingEndsIsLeftBehindAndItsJobIsOver) {
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "it ends when it can";
 }
 
+std::string audit_folder_of(const PartsCluster& cluster) {
+  for (const auto& entry : std::filesystem::directory_iterator(cluster.data())) {
+    if (entry.is_directory() && entry.path().filename().string().starts_with("audit-"))
+      return entry.path().string();
+  }
+  return "";
+}
+
 // Where a thread of this process waits in the kernel.
 bool waits_for_a_disk(pid_t pid) {
   std::error_code gone;
@@ -168,6 +176,22 @@ TEST(HungDisks, AnAgentWhoseDiskDoesNotAnswerEndsWhenItIsAsked) {
   // is.
   cluster.agent("n1").signal(SIGTERM);
   EXPECT_EQ(cluster.agent("n1").wait(), 0) << read_text(cluster.file("agent-n1.err"));
+}
+
+// Whoever reads the log waits there, and the controller does not wait for them.
+TEST(HungDisks, AControllerWhoseAuditLogDoesNotAnswerEndsWhenItIsAsked) {
+  PartsCluster cluster;
+  ASSERT_EQ(cluster.tutti({"queues", "set", "first"}).exit_code, 0);
+  ASSERT_TRUE(eventually([&] { return !audit_folder_of(cluster).empty(); }));
+  const support::StalledDisk disk(audit_folder_of(cluster));
+  if (!disk.mounted()) GTEST_SKIP() << no_mount;
+  const auto reader = cluster.start({"audit"}, "reader");
+  if (!eventually([&] { return waits_for_a_disk(cluster.controller().pid()); }, 20s))
+    GTEST_SKIP() << "where threads wait cannot be seen";
+  cluster.controller().signal(SIGTERM);
+  EXPECT_EQ(cluster.controller().wait(), 0) << read_text(cluster.file("controller.err"));
+  reader->signal(SIGKILL);
+  reader->wait();
 }
 
 // A controller looks now and then whether somebody has put another one there.

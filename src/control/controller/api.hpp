@@ -42,6 +42,7 @@ class Api {
     login_.stop();
     login_desk_.stop();
     bodies_.stop();
+    audit_desk_.stop();
     desk_.stop();
     nodes_desk_.stop();
   }
@@ -74,6 +75,7 @@ class Api {
   Desk bodies_{body_desk};
   Login login_;
   Desk login_desk_{login_desk};
+  Desk audit_desk_{audit_desk};
   Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token

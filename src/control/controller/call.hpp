@@ -40,6 +40,7 @@ struct Services {
   Janitor& janitor;
   Login& login;
   Desk& login_desk;
+  Desk& audit_desk;
   AuditKeeper& audit;
   Vault& vault;
   Registrar* registrar = nullptr;  // null: this controller signs no certificates

@@ -48,6 +48,7 @@ constexpr std::size_t cluster_id_bytes = 8;
 
 // How often it is looked whether the controller's certificate is to be made, or read, anew.
 constexpr Duration certificate_looks_every = 5s;
+constexpr Duration end_told_every = 24h;
 constexpr std::size_t certificates_of_others_bytes_max = 1 << 20;
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
@@ -248,12 +249,22 @@ class ShownCertificate {
 
   void look(net::Server& server) {
     if (registrar_ != nullptr) {
+      tell_of_the_end();
       // A network may come up, and a host be called otherwise, long after the start.
       const bool is_called_otherwise = registrar_->set_addresses(addresses_of(options_, host_));
       if (is_called_otherwise || registrar_->is_due(now_on_the_wall())) renew(server);
     }
     if (!files_.are_there()) return;
     if (auto found = files_.look(); found) take(server, std::move(*found));
+  }
+
+  void tell_of_the_end() {
+    const Instant now = now_steady();
+    if (now < tell_again_) return;
+    const std::string told = registrar_->ends_soon(now_on_the_wall());
+    if (told.empty()) return;
+    tell_again_ = now + end_told_every;
+    log::warning("{}", told);
   }
 
   void renew(net::Server& server) {
@@ -295,6 +306,7 @@ class ShownCertificate {
   Registrar* registrar_;
   FilesOfOthers files_;
   std::optional<net::ServerIdentity> of_others_;
+  Instant tell_again_;  // of the end of the authority
 };
 
 }  // namespace

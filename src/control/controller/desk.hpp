@@ -31,6 +31,9 @@ constexpr DeskOptions node_desk{
 constexpr DeskOptions body_desk{
     .threads = 1, .waiting_max = 16, .crowded = "too many large bodies wait to be read"};
 
+// The disk of its files may stand still, which keeps nobody from what the others are for.
+constexpr DeskOptions audit_desk{
+    .threads = 2, .waiting_max = 64, .crowded = "too many read the audit log at once"};
 // One at a time: the keys of an issuer may have to be fetched first.
 constexpr DeskOptions login_desk{
     .threads = 1, .waiting_max = 64, .crowded = "too many people log in at once"};

@@ -28,6 +28,18 @@ Result<> Registrar::use(Authorities authorities) {
   return {};
 }
 
+Instant Registrar::ends_at() const {
+  const auto named = pki::read_certificate(authorities_.signer.certificate);
+  return named ? named->until : Instant();
+}
+
+std::string Registrar::ends_soon(Instant now) const {
+  const Instant end = ends_at();
+  if (now < end - authority_end_told_before) return "";
+  return "the authority of the cluster ends at " + format_instant(end) +
+         ", and all certificates with it: `tutti controller ca rotate` lets another one follow before that";
+}
+
 // Those that do not know the one that comes, or that have a certificate of the one that was.
 wire::AuthorityStanding Registrar::standing(Instant now) const {
   const auto name = [](const std::string& certificate) {

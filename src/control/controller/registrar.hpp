@@ -36,6 +36,9 @@ struct RegistrarOptions {
   Duration node_life = pki::node_life;
 };
 
+// Of the authority's ten years: so long before their end people are told of it.
+constexpr Duration authority_end_told_before = 90 * 24h;
+
 class Registrar {
  public:
   static Result<Registrar> open(Authorities authorities, RegistrarOptions options);
@@ -48,6 +51,10 @@ class Registrar {
   std::string trusted() const { return authorities_.trusted(); }
   const Authorities& authorities() const { return authorities_; }
   const std::string& folder() const { return options_.folder; }
+  // Of the authority that signs.
+  Instant ends_at() const;
+  // For people, if that is soon; "" if it is not.
+  std::string ends_soon(Instant now) const;
 
   // What the controller shows: a key and a certificate that are made anew each time.
   Result<net::ServerIdentity> server_identity(Instant now);

@@ -78,6 +78,22 @@ TEST_F(RegistrarTest, AnAuthorityOfWhichABitIsAnotherIsSaidAndKept) {
   EXPECT_EQ(text("ca.pem"), shown) << "whoever trusts that one goes on";
 }
 
+TEST_F(RegistrarTest, TheEndOfTheAuthorityIsToldBeforeItComes) {
+  Registrar registrar = open();
+  const Instant end = now + pki::authority_life;
+  EXPECT_EQ(registrar.ends_at(), end);
+  EXPECT_EQ(registrar.ends_soon(now), "");
+  EXPECT_EQ(registrar.ends_soon(end - authority_end_told_before - 1s), "");
+  const std::string told = registrar.ends_soon(end - authority_end_told_before);
+  EXPECT_NE(told.find(format_instant(end)), std::string::npos) << told;
+  EXPECT_NE(told.find("ca rotate"), std::string::npos) << told;
+  EXPECT_NE(registrar.ends_soon(end + 1h), "");
+  ASSERT_TRUE(make_next_authority(folder, end - 24h).ok());
+  ASSERT_TRUE(use_next_authority(folder).ok());
+  ASSERT_TRUE(registrar.use(authorities()).ok());
+  EXPECT_EQ(registrar.ends_soon(end - 24h), "") << "another one has followed";
+}
+
 TEST_F(RegistrarTest, AnAuthorityFollowsAnotherInSteps) {
   const Authorities before = authorities();
   ASSERT_TRUE(make_next_authority(folder, now).ok());

@@ -31,7 +31,7 @@ void show_audit(const Call& call) {
   if (!is_instant_or_beginning(query.since))
     return call.refuse(
         invalid("since is no time").remedy("such as 2026-11-15T09:05:00.000Z, or the beginning of one"));
-  call.hand_to(call.services().desk, [call, query = std::move(query)] {
+  call.hand_to(call.services().audit_desk, [call, query = std::move(query)] {
     if (call.is_over()) return;
     const auto page = call.services().audit.read(query);
     if (!page) return call.refuse_for_now(page.error());

@@ -65,9 +65,11 @@ struct BlobRoutes : testing::Test {
   Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
   Login login{{}, nullptr, now_steady, now_on_the_wall};
   Desk login_desk{controller::login_desk};
+  Desk audit_desk{controller::audit_desk};
   AuditKeeper audit{core, {.folder = folder}};
   Vault vault{core, folder};
-  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk, audit, vault};
+  Services services{core,    hub,   explainer,  blobs,      desk,  nodes_desk,
+                    janitor, login, login_desk, audit_desk, audit, vault};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 
@@ -301,6 +303,17 @@ TEST_F(BlobRoutes, NodesFetchWhoeverShipsFolders) {
   fill(desk, blob_desk, gate.get_future().share());
   EXPECT_EQ(ask("POST", "/blobs/missing", {}, "[]").response.status, 503) << "there is no room for this one";
   EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.body, content);
+  gate.set_value();
+}
+
+// Secrets are set there, too, and folders shipped.
+TEST_F(BlobRoutes, AnAuditLogThatCannotBeReadKeepsNobodyFromTheDesk) {
+  std::promise<void> gate;
+  fill(audit_desk, controller::audit_desk, gate.get_future().share());
+  const auto refused = ask("GET", "/audit", {}, "").response;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.body.find("too many read the audit log"), std::string::npos) << refused.body;
+  EXPECT_EQ(ask("POST", "/blobs/missing", {}, "[]").response.body, "[]\n");
   gate.set_value();
 }
 

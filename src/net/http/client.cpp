@@ -48,6 +48,8 @@ Error broken(const Target& target, bool understood, const std::string& why) {
   return unreachable(target, why).remedy(understood ? likely : likely + "; " + tls_hint(target));
 }
 Error broken(const Target& target, bool understood, const Error& why) {
+  if (why.code() == ErrorCode::forbidden && !target.certificate_file.empty())
+    return unwanted(target, why.message()).within(target.who + " " + target.text()).as(why.code());
   if (why.remedy().empty()) return broken(target, understood, why.message());
   return unreachable(target, why.message()).remedy(why.remedy());
 }
@@ -318,7 +320,10 @@ Result<std::string> Client::Connection::receive() {
     const unsigned long ended = tls != nullptr && got <= 0 ? ERR_peek_last_error() : 0;
     if (ended != 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_SSL) {
       const char* why = ERR_reason_error_string(ended);
-      return failed(std::string("it has ended TLS: ") + (why == nullptr ? "it does not say why" : why));
+      Error told = failed(std::string("it has ended TLS: ") + (why == nullptr ? "it does not say why" : why));
+      // Whatever the clocks are, and however often it is asked.
+      const bool is_for_good = ERR_GET_REASON(ended) == SSL_R_TLSV1_ALERT_UNKNOWN_CA;
+      return is_for_good ? std::move(told).as(ErrorCode::forbidden) : told;
     }
     if (got < 0) return failed(errno == EAGAIN ? "no answer in time" : why_closed());
     return std::string(buffer.data(), static_cast<std::size_t>(got));
@@ -467,7 +472,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
       return unreachable(target_, "it has not answered within " +
                                       format_duration(std::chrono::ceil<std::chrono::milliseconds>(timeout)))
           .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
-    if (!sent) done = sent;
+    if (!sent && done.error().code() != ErrorCode::forbidden) done = sent;
     return broken(target_, understood, done.error());
   }
   connection.understood = true;

@@ -218,7 +218,9 @@ Result<std::string> sign(const Authority& authority, const PublicKey& key, const
   if (!above) return std::move(above).error().within("authority");
   if (term.now >= above->until)
     return failed("the cluster's authority has expired at " + format_instant(above->until))
-        .remedy("if the date is right, `tutti controller ca rotate` makes another one");
+        .remedy(
+            "if the date is right, move authority.pem out of the controller's folder: "
+            "`tutti controller init` makes another one, and the nodes join anew");
   const bool is_node = subject.name.role == Role::node;
   // Who calls cannot be who is called: neither the use of a node's certificate nor its subject, which no host
   // can be named, lets it stand for a controller.

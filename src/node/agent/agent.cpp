@@ -14,9 +14,9 @@
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/log/end_in_time.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/device_watch.hpp"
-#include "node/agent/end_in_time.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/agent/health.hpp"
 #include "node/agent/isolation.hpp"
@@ -404,7 +404,7 @@ Result<> run_agent(const AgentOptions& options, const std::function<void()>& joi
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more (ulimit -f) is as a disk that is full
   rank::lower_oom_score(rank::spared_oom_score);  // and that of its shims
-  const EndInTime end;
+  const EndInTime end("agent");
   return Agent(options, joined, end).run();
 }
 

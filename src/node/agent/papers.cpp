@@ -269,6 +269,9 @@ Result<Renewed> renew_papers(const net::Target& controller, const std::string& f
   auto answer = net::Client(controller, "")
                     .request("POST", "/api/v1/join/renew", wire::encode_renewal(asked), join_time_max,
                              net::small_answer_bytes_max);
+  // It has heard no word of ours: what signed our certificate is trusted there no more.
+  if (!answer && answer.error().code() == ErrorCode::forbidden)
+    return std::move(answer).error().as(ErrorCode::invalid);
   if (!answer) return std::move(answer).error();
   if (answer->status >= 400) {
     Error why = answer_error(controller, *answer);

@@ -99,5 +99,26 @@ TEST_F(PapersTest, ACertificateThatNoneOfTheAuthoritiesHasSignedIsNotStored) {
   EXPECT_EQ(certificate(), good);
 }
 
+// Its folder was restored from a copy that is older than the authority that has signed ours; the one of --ca
+// is in both.
+TEST_F(PapersTest, WhoseCertificateTheControllersTlsRefusesJoinsAnew) {
+  ASSERT_TRUE(join().ok());
+  const std::string key = files::read_file(folder_ + "/node.key", 64 << 10)->value_or("");
+  const std::string unknown =
+      *pki::sign(other_, *pki::read_request(*pki::make_request(key)),
+                 {.name = {.cluster = "ab12", .node = "n1"}}, {.now = now_on_the_wall()});
+  ASSERT_TRUE(files::replace_file(folder_ + "/node.pem", unknown, {}).ok());
+  const auto refused = renew_papers(*target_with_papers(folder_, ""), folder_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::invalid) << refused.error().text();
+  EXPECT_NE(refused.error().remedy().find("tutti agent join"), std::string::npos) << refused.error().text();
+  signs_ = &other_;
+  EXPECT_FALSE(join().ok());
+  EXPECT_EQ(certificate(), unknown) << "what there is stays until there is something better";
+  signs_ = &authority_;
+  ASSERT_TRUE(join().ok());
+  EXPECT_TRUE(pki::check_signer(certificate(), authority_.certificate).ok());
+}
+
 }  // namespace
 }  // namespace tutti::agent

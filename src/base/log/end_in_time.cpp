@@ -1,4 +1,4 @@
-#include "node/agent/end_in_time.hpp"
+#include "base/log/end_in_time.hpp"
 
 #include <unistd.h>
 
@@ -7,20 +7,25 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/log/log.hpp"
 
-namespace tutti::agent {
+namespace tutti {
 
 // Owned by the thread, too, which is left behind.
 struct EndInTime::State {
+  std::string who;
   Duration patience{};
   std::mutex mutex;
   std::condition_variable woken;
   bool over = false;
 };
 
-EndInTime::EndInTime(Duration patience) : state_(std::make_shared<State>()) { state_->patience = patience; }
+EndInTime::EndInTime(std::string who, Duration patience) : state_(std::make_shared<State>()) {
+  state_->who = std::move(who);
+  state_->patience = patience;
+}
 
 EndInTime::~EndInTime() {
   const std::lock_guard lock(state_->mutex);
@@ -40,9 +45,9 @@ void EndInTime::begin() const {
 void EndInTime::wait(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   if (state->woken.wait_for(lock, state->patience, [&] { return state->over; })) return;
-  log::warning("a disk does not answer: this agent ends without waiting for it");
+  log::warning("a disk does not answer: this {} ends without waiting for it", state->who);
   log::finish();
   ::_exit(0);
 }
 
-}  // namespace tutti::agent
+}  // namespace tutti

@@ -1,18 +1,20 @@
-// An agent that was asked to end does end, though one of its threads waits for a disk that does not answer:
-// its ranks live on, and what has to outlive it is in their folders. Any thread.
+// A program that was asked to end does end, though one of its threads waits for a disk that does not answer:
+// what has to outlive it, it has written before it told of it. Any thread.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/time.hpp"
 
-namespace tutti::agent {
+namespace tutti {
 
 constexpr Duration end_patience = 5s;
 
 class EndInTime {
  public:
-  explicit EndInTime(Duration patience = end_patience);
+  // `who` is to end, for its log.
+  explicit EndInTime(std::string who, Duration patience = end_patience);
   EndInTime(const EndInTime&) = delete;
   EndInTime& operator=(const EndInTime&) = delete;
   // It has ended by itself.
@@ -28,4 +30,4 @@ class EndInTime {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace tutti::agent
+}  // namespace tutti

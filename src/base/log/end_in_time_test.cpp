@@ -1,4 +1,4 @@
-#include "node/agent/end_in_time.hpp"
+#include "base/log/end_in_time.hpp"
 
 #include <unistd.h>
 
@@ -6,14 +6,14 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti::agent {
+namespace tutti {
 namespace {
 
 TEST(EndInTimeDeathTest, WhoDoesNotEndByHimselfIsEnded) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
-        const EndInTime end(10ms);
+        const EndInTime end("agent", 10ms);
         end.begin();
         for (;;) ::pause();
       },
@@ -25,7 +25,7 @@ TEST(EndInTimeDeathTest, WhoEndsByHimselfIsLeftAlone) {
   EXPECT_EXIT(
       {
         {
-          const EndInTime end(1h);
+          const EndInTime end("agent", 1h);
           end.begin();
         }
         std::exit(3);
@@ -34,4 +34,4 @@ TEST(EndInTimeDeathTest, WhoEndsByHimselfIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace tutti::agent
+}  // namespace tutti
