@@ -25,6 +25,7 @@ std::string shown(const json& view) {
   const std::string old = view.value("old", "");
   const json behind = view.value("behind", json::array());
   std::string text = "signs    " + view.at("ca").get<std::string>() + "\n";
+  if (view.contains("until")) text += "until    " + view.at("until").get<std::string>() + "\n";
   if (!next.empty()) text += "next     " + next + "\n";
   if (!old.empty()) text += "old      " + old + "\n";
   if (!behind.empty())

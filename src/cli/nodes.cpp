@@ -121,6 +121,8 @@ class Status final : public View {
       text += "store  cannot be written: " + status.at("store_error").get<std::string>() + "\n";
     if (status.contains("secrets_error"))
       text += "secrets cannot be opened: " + status.at("secrets_error").get<std::string>() + "\n";
+    if (status.contains("authority_error"))
+      text += "soon   " + status.at("authority_error").get<std::string>() + "\n";
     return text;
   }
 };

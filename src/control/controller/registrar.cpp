@@ -45,7 +45,8 @@ wire::AuthorityStanding Registrar::standing(Instant now) const {
   const auto name = [](const std::string& certificate) {
     return certificate.empty() ? "" : pki::fingerprint(certificate).value_or("");
   };
-  wire::AuthorityStanding standing{fingerprint_, name(authorities_.next), name(authorities_.old), {}};
+  wire::AuthorityStanding standing{
+      fingerprint_, ends_at(), name(authorities_.next), name(authorities_.old), {}};
   for (const auto& [node, member] : members_) {
     if (member.revoked || now >= end_of(member.signed_at, member.until)) continue;
     if (is_behind(member)) standing.behind.push_back(node);

@@ -82,6 +82,7 @@ TEST_F(RegistrarTest, TheEndOfTheAuthorityIsToldBeforeItComes) {
   Registrar registrar = open();
   const Instant end = now + pki::authority_life;
   EXPECT_EQ(registrar.ends_at(), end);
+  EXPECT_EQ(registrar.standing(now).until, end);
   EXPECT_EQ(registrar.ends_soon(now), "");
   EXPECT_EQ(registrar.ends_soon(end - authority_end_told_before - 1s), "");
   const std::string told = registrar.ends_soon(end - authority_end_told_before);

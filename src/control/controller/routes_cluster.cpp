@@ -18,8 +18,11 @@ void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .bo
 void show_status(const Call& call) {
   wire::Kept kept = call.services().janitor.kept();
   call.services().audit.tell(kept);
-  call.show([kept, &vault = call.services().vault](const auto& state, const auto& health, const auto&) {
-    return wire::status_json(state, health, version(), kept, vault.trouble(state));
+  const Registrar* registrar = call.services().registrar;
+  std::string ends = registrar == nullptr ? "" : registrar->ends_soon(now_on_the_wall());
+  call.show([kept, ends = std::move(ends), &vault = call.services().vault](const auto& state,
+                                                                           const auto& health, const auto&) {
+    return wire::status_json(state, health, version(), kept, {vault.trouble(state), ends});
   });
 }
 

@@ -172,6 +172,7 @@ std::string join_tokens_json(const cluster::State& state, Instant now) {
 std::string authority_json(const AuthorityStanding& standing) {
   proto::AuthorityView view;
   view.set_ca(standing.signer);
+  view.set_until(format_instant(standing.until));
   view.set_next(standing.next);
   view.set_old(standing.old);
   add_strings(standing.behind, *view.mutable_behind());

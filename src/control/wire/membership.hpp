@@ -45,6 +45,7 @@ std::string join_tokens_json(const cluster::State& state, Instant now);
 
 struct AuthorityStanding {
   std::string signer;                    // fingerprints
+  Instant until = {};                    // of the one that signs
   std::string next = {};                 // that is to follow; "": none
   std::string old = {};                  // that was before; "": none
   std::vector<std::string> behind = {};  // nodes that the next step waits for

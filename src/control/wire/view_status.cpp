@@ -80,7 +80,7 @@ void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& v
 }  // namespace
 
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
-                        const Kept& kept, const std::string& secrets_error) {
+                        const Kept& kept, const StatusTroubles& troubles) {
   proto::StatusView view;
   view.set_version(std::string(version));
   std::int64_t share_free = 0;
@@ -101,7 +101,8 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   view.set_jobs_finished(static_cast<std::int32_t>(state.jobs.size() - state.active.size()));
   view.set_store_ok(health.ok);
   view.set_store_error(health.error);
-  if (!secrets_error.empty()) view.set_secrets_error(secrets_error);
+  if (!troubles.secrets.empty()) view.set_secrets_error(troubles.secrets);
+  if (!troubles.authority.empty()) view.set_authority_error(troubles.authority);
   fill_kept(state, kept, *view.mutable_kept());
   return print(view);
 }

@@ -117,8 +117,12 @@ struct Kept {
   Bytes audit_max = {};
   Duration audit_age_max{};
 };
-// `secrets_error`: why secrets cannot be opened, "" if they can.
+// For people: "" of what is well.
+struct StatusTroubles {
+  std::string secrets = {};    // why they cannot be opened
+  std::string authority = {};  // that it ends soon
+};
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
-                        const Kept& kept, const std::string& secrets_error = "");
+                        const Kept& kept, const StatusTroubles& troubles = {});
 
 }  // namespace tutti::wire

@@ -26,6 +26,15 @@ TEST(Views, StatusTellsWhatAgentsKeep) {
   EXPECT_EQ(kept()["checkpoints_age_min_s"], 90 * 86'400.0);
 }
 
+TEST(Views, StatusTellsWhatIsAmissAndNothingOfWhatIsWell) {
+  const auto status = [](const StatusTroubles& troubles) {
+    return nlohmann::json::parse(status_json({}, {}, "1", {}, troubles));
+  };
+  EXPECT_FALSE(status({}).contains("secrets_error") || status({}).contains("authority_error"));
+  EXPECT_EQ(status({.secrets = "no key"})["secrets_error"], "no key");
+  EXPECT_EQ(status({.authority = "ends soon"})["authority_error"], "ends soon");
+}
+
 TEST(Views, ShowWhatScriptsReadByName) {
   cluster::State state;
   state.nodes["a"] = {"a",   "s/p/r", "10.0.0.1", 7, {{{"H100", gib(80), "u", 0}}, 8, gib(1)},
