@@ -87,23 +87,6 @@ TEST_F(Net, WhoAsksForNothingMakesRoomForAnotherAddress) {
   EXPECT_EQ(other.request("GET", "/")->body, "fine");
 }
 
-// A rank that holds all that its node's address may have open must not keep the node's agent out.
-TEST_F(Net, WhoAsksForNothingMakesRoomForAnotherOfHisAddress) {
-  ServerOptions options;
-  options.connections_per_address = 3;
-  serve(answer_fine, options, known_by_token);
-  constexpr const char* with_token = "GET / HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n";
-  std::vector<int> idle;
-  for (int at = 0; at < 3; ++at) {
-    idle.push_back(connect_raw(with_token));
-    EXPECT_TRUE(read_until(idle.back(), "fine").ends_with("fine"));
-  }
-  Client other(target(), "secret");
-  EXPECT_EQ(other.request("GET", "/")->body, "fine");
-  EXPECT_EQ(read_raw(idle[0]), "") << "who has asked for nothing for the longest time has made room";
-  EXPECT_EQ(other.request("GET", "/")->body, "fine");
-}
-
 TEST_F(Net, NobodyStaysForLongWithoutAToken) {
   ServerOptions options;
   options.unknown_time = 100ms;

@@ -106,14 +106,12 @@ class Door final : public std::enable_shared_from_this<Door> {
   }
 
   // Where there is none, one that has shown no token makes some; else one that asks for nothing, of an
-  // address that has more of them than the newcomer's, or of his own where that has all that it may: nobody
-  // shuts out others by being here.
+  // address that has more of them than the newcomer's: nobody shuts out others by being here.
   bool has_room(const std::string& remote) {
     if (shared_->open >= shared_->options.connections && !shared_->lobby.make_room() &&
         !make_idle_room(remote))
       return false;
-    return open_from(remote) < shared_->options.connections_per_address || shared_->lobby.make_room(remote) ||
-           shared_->idle.make_room(remote);
+    return open_from(remote) < shared_->options.connections_per_address || shared_->lobby.make_room(remote);
   }
 
   bool make_idle_room(const std::string& remote) {
