@@ -233,10 +233,8 @@ TEST_F(CallerTest, WhoIsNotThereIsSaidToBe) {
 }
 
 TEST_F(CallerTest, WhoSaysNothingIsGivenUp) {
-  serve([](std::shared_ptr<Exchange> exchange) {
-    static std::shared_ptr<Exchange> kept;
-    kept = std::move(exchange);
-  });
+  std::promise<std::shared_ptr<Exchange>> kept;  // it outlives no loop
+  serve([&](std::shared_ptr<Exchange> exchange) { kept.set_value(std::move(exchange)); });
   make_caller();
   const Heard heard = ask({.path = "/", .head_time_max = 50ms});
   ASSERT_TRUE(heard.end);
