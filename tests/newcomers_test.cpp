@@ -14,7 +14,6 @@ TEST(Newcomers, WordsOfOtherToolsAreAnsweredWithOurs) {
   const auto said = [](const std::string& word) { return support::run({support::tutti_program, word}).err; };
   EXPECT_TRUE(has(said("describe"), "`tutti show JOB`")) << said("describe");
   EXPECT_TRUE(has(said("torchrun"), "`tutti run --gpus N -- COMMAND`")) << said("torchrun");
-  EXPECT_TRUE(has(said("serve"), "`tutti engine MODEL`")) << said("serve");
   EXPECT_TRUE(has(said("cordon"), "`tutti drain NODE`")) << said("cordon");
 }
 

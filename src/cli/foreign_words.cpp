@@ -37,7 +37,6 @@ constexpr std::array foreign_commands{
     ForeignCommand{"top", "`tutti status` sums the cluster up, `tutti jobs --watch` shows jobs each second"},
     ForeignCommand{"torchrun", runs},
     ForeignCommand{"mpirun", runs},
-    ForeignCommand{"serve", "`tutti engine MODEL` answers over HTTP"},
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ Scaling decide(const Demand& demand, const Bounds& bounds, std::int32_t wanted, 
   const auto within = [&](std::int32_t replicas) {
     return std::clamp(replicas, bounds.replicas_min, bounds.replicas_max);
   };
-  const Scaling as_before{within(wanted), ""};
+  Scaling as_before{within(wanted), ""};
   if (!demand.known) {
     memory = {};
     return as_before;

@@ -25,7 +25,7 @@ TEST_F(Serving, WhoAsksForLittleDoesNotWaitBehindAnAddressThatAsksForMuch) {
 }
 
 void ask_for(const RawClient& client, const std::string& who, const std::string& body) {
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTutti-Asker: " + who +
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTutti-Asker: " + who +
               "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
 }
 
