@@ -35,6 +35,7 @@ std::optional<BackendId> Balance::choose(std::span<const BackendId> backends, co
     const auto found = backends_.find(id);
     if (found == backends_.end() || but.contains(id) || now < found->second.rests_until) continue;
     const Backend& backend = found->second;
+    if (backend.requests >= requests_max_) continue;
     const Rank rank{backend.weight + weight_of(backend, burden), backend.requests, backend.turn};
     if (best && !(rank < best_rank)) continue;
     best = id;
@@ -47,7 +48,7 @@ std::optional<Instant> Balance::next_rested(std::span<const BackendId> backends)
   std::optional<Instant> first;
   for (const BackendId id : backends) {
     const auto found = backends_.find(id);
-    if (found == backends_.end() || found->second.failures == 0) continue;
+    if (found == backends_.end() || found->second.failures == 0 || is_full(id)) continue;
     first = std::min(first.value_or(found->second.rests_until), found->second.rests_until);
   }
   return first;
@@ -112,6 +113,8 @@ bool Balance::rests(BackendId id, Instant now) const {
   const auto found = backends_.find(id);
   return found != backends_.end() && now < found->second.rests_until;
 }
+
+bool Balance::is_full(BackendId id) const { return requests(id) >= requests_max_; }
 
 std::int64_t Balance::outstanding(BackendId id) const {
   const auto found = backends_.find(id);

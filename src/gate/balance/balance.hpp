@@ -23,6 +23,9 @@ inline constexpr std::size_t marks_known_max = 16'384;
 // A token that is generated takes as long as so many of a prompt, which are computed together. Not measured:
 // on the devices of docs/measured.md it lies between 10 and 60, and beside others less.
 inline constexpr std::int64_t prompt_tokens_per_answer_token = 8;
+// Of one backend at once. An engine gives one address half of its 2,048 connections and closes what is beyond
+// (serve/server/front): some of them are for those who look at it, and for what is just being closed.
+inline constexpr std::size_t requests_per_backend_max = 900;
 inline constexpr Duration rest_time_min = 250ms;
 inline constexpr Duration rest_time_max = 30s;
 
@@ -35,13 +38,15 @@ struct Burden {
 
 class Balance {
  public:
+  explicit Balance(std::size_t requests_max = requests_per_backend_max) : requests_max_(requests_max) {}
+
   void add(BackendId backend);
   void remove(BackendId backend);
 
-  // Of these the best, but for those that rest and those in `but`; nobody if none is left.
+  // Of these the best, but for those that rest, are full and those in `but`; nobody if none is left.
   std::optional<BackendId> choose(std::span<const BackendId> backends, const Burden& burden,
                                   const std::set<BackendId>& but, Instant now) const;
-  // When the first of them has rested; nothing if none rests.
+  // When the first of them has rested that is not full; nothing if none rests.
   std::optional<Instant> next_rested(std::span<const BackendId> backends) const;
 
   // He has the request from now on. What is returned is what it weighs, for end().
@@ -53,6 +58,8 @@ class Balance {
   // He has answered.
   void worked(BackendId backend);
   bool rests(BackendId backend, Instant now) const;
+  // He has as many requests as he may.
+  bool is_full(BackendId backend) const;
 
   std::int64_t outstanding(BackendId backend) const;  // what he has to do
   std::size_t requests(BackendId backend) const;
@@ -71,6 +78,7 @@ class Balance {
   static std::int64_t weight_of(const Backend& backend, const Burden& burden);
   void remember(Backend& backend, std::span<const std::uint64_t> marks);
 
+  const std::size_t requests_max_;
   std::map<BackendId, Backend> backends_;
   std::uint64_t turn_ = 0;
 };

@@ -104,6 +104,22 @@ TEST_F(Three, WhoMayBeBackIsAskedOneThing) {
   EXPECT_EQ(choose({10, 10}, {}, later), BackendId(1));
 }
 
+TEST_F(Three, NobodyHasMoreAtOnceThanHeTakes) {
+  Balance two(2);
+  for (const BackendId id : {BackendId(1), BackendId(2)}) two.add(id);
+  const auto choose_of_two = [&] { return two.choose(backends, {10, 10}, {}, now); };
+  for (int times = 0; times < 2; ++times) two.begin(BackendId(1), {1, 1}, now);
+  EXPECT_TRUE(two.is_full(BackendId(1)));
+  two.begin(BackendId(2), {10'000, 10'000}, now);
+  EXPECT_EQ(choose_of_two(), BackendId(2)) << "he has more to do, and room";
+  two.begin(BackendId(2), {1, 1}, now);
+  EXPECT_EQ(choose_of_two(), std::nullopt);
+  two.failed(BackendId(1), now);
+  EXPECT_EQ(two.next_rested(backends), std::nullopt) << "rested he is as full";
+  two.end(BackendId(2), 1);
+  EXPECT_EQ(choose_of_two(), BackendId(2));
+}
+
 TEST_F(Three, WhoWasAskedInVainIsLeftOut) {
   EXPECT_EQ(choose({10, 10}, {BackendId(1), BackendId(2)}), BackendId(3));
   EXPECT_EQ(choose({10, 10}, {BackendId(1), BackendId(2), BackendId(3)}), std::nullopt);

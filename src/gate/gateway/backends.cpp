@@ -6,6 +6,8 @@
 #include "base/clock/clock.hpp"
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
+#include "base/visible.hpp"
+#include "gate/ask/ask.hpp"
 
 namespace tutti::gate {
 namespace {
@@ -27,6 +29,7 @@ std::optional<std::map<std::string, std::string>> models_in(const std::string& b
   for (const json::Value& card : *list->list()) {
     const json::Value* const id = card.find("id");
     if (id == nullptr || id->text() == nullptr || models.size() >= models_max) continue;
+    if (id->text()->size() > model_bytes_max) continue;  // nobody can ask for it
     models.emplace(*id->text(), json::write(card));
   }
   return models;
@@ -38,9 +41,13 @@ Instant steady_instant() {
   return Instant(std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch()));
 }
 
-Backends::Backends(net::Loop& loop, const Looking& looking, std::function<void()> changed,
-                   std::function<void(BackendId)> gone)
-    : loop_(loop), looking_(looking), changed_(std::move(changed)), gone_(std::move(gone)) {}
+Backends::Backends(net::Loop& loop, const Looking& looking, std::size_t requests_max,
+                   std::function<void()> changed, std::function<void(BackendId)> gone)
+    : loop_(loop),
+      looking_(looking),
+      changed_(std::move(changed)),
+      gone_(std::move(gone)),
+      balance_(requests_max) {}
 Backends::~Backends() = default;
 
 Result<BackendId> Backends::add(const BackendSettings& settings) {
@@ -234,8 +241,19 @@ std::optional<Backends::Turn> Backends::choose(const Wanted& wanted, const Burde
 }
 
 void Backends::done(const Turn& turn) {
+  const bool was_full = balance_.is_full(turn.backend);
   balance_.end(turn.backend, turn.weight);
+  if (was_full) tell_of_room();
   if (is_leaving(turn.backend)) sweep_later();
+}
+
+// Whoever has ended something is not through with it yet.
+void Backends::tell_of_room() {
+  if (room_) return;
+  room_ = loop_.after(0ms, [this] {
+    room_.reset();
+    changed_();
+  });
 }
 
 std::unique_ptr<net::Call> Backends::call(BackendId id, net::Outgoing outgoing, net::CallListener listener) {
@@ -273,7 +291,7 @@ BackendView Backends::view_of(BackendId id) const {
                    .requests = balance_.requests(id),
                    .outstanding_tokens = balance_.outstanding(id),
                    .failures = backend.failures};
-  for (const auto& [model, card] : backend.models) view.models.insert(model);
+  for (const auto& [model, card] : backend.models) view.models.insert(visible_line(model));
   return view;
 }
 
@@ -284,7 +302,11 @@ std::vector<BackendView> Backends::views() const {
 }
 
 // It says which protocol it speaks by which of the two pages it has.
-void Backends::look(BackendId id) { look_at(id, backends_.at(id).protocol); }
+void Backends::look(BackendId id) {
+  Backend& backend = backends_.at(id);
+  backend.looked_at = steady_instant();
+  look_at(id, backend.protocol);
+}
 
 void Backends::ask(BackendId id, const std::string& path, std::function<void(const Seen&)> seen) {
   const auto seen_so_far = std::make_shared<Seen>();
@@ -374,10 +396,19 @@ void Backends::set_ready(BackendId id, bool is_ready, const std::string& problem
   const bool is_new = !std::exchange(backend.is_seen, true) || is_ready != backend.is_ready;
   backend.is_ready = is_ready;
   backend.problem = problem.substr(0, problem_bytes_max);
-  if (!is_new) return;
-  serving_.clear();
-  if (turned_ && !backend.is_leaving) turned_(view_of(id));
-  is_ready ? changed_() : gone_(id);
+  if (is_ready)
+    backend.silent_since.reset();
+  else if (!backend.silent_since)
+    backend.silent_since = backend.looked_at;
+  if (is_new) {
+    serving_.clear();
+    if (turned_ && !backend.is_leaving) turned_(view_of(id));
+    if (is_ready) changed_();
+  }
+  // One look that fails may be one that found no room.
+  const bool is_silent =
+      backend.silent_since && steady_instant() - *backend.silent_since >= looking_.time_max;
+  if (is_silent && balance_.requests(id) > 0) gone_(id);
 }
 
 void Backends::look_later(BackendId id) {

@@ -26,13 +26,14 @@ namespace tutti::gate {
 
 inline constexpr std::size_t backends_max = 16'384;
 inline constexpr std::size_t models_max = 4'096;         // of one of them
-inline constexpr std::size_t models_known_max = 65'536;  // of all at any time
+inline constexpr std::size_t models_known_max = 65'536;  // of all at any time, of model_bytes_max each
 
 // How they are looked at.
 struct Looking {
   Duration every = 2s;
   Duration again_after = 500ms;  // at one that cannot be asked
-  // Whoever answers no such question in that time does not go on with anything else, either.
+  // Whoever answers no such question in that time does not go on with anything else, either, unless it is
+  // seen that he does.
   Duration time_max = 5s;
 };
 
@@ -85,8 +86,9 @@ class Backends {
  public:
   using Turned = std::function<void(const BackendView&)>;
 
-  // `changed` runs when somebody can be asked who could not be before, `gone` when one could be and cannot.
-  Backends(net::Loop& loop, const Looking& looking, std::function<void()> changed,
+  // `changed` runs when somebody can be asked who could not be before, `gone` again and again while one who
+  // has requests answers no looks, once that has lasted for Looking::time_max.
+  Backends(net::Loop& loop, const Looking& looking, std::size_t requests_max, std::function<void()> changed,
            std::function<void(BackendId)> gone);
   ~Backends();
   Backends(const Backends&) = delete;
@@ -132,6 +134,7 @@ class Backends {
   // He could not be reached, or broke off.
   void failed(BackendId backend, const std::string& problem);
   void worked(BackendId backend);
+  const Looking& looking() const { return looking_; }
   // It was removed: what becomes of it says nothing about others.
   bool is_leaving(BackendId backend) const;
 
@@ -145,6 +148,8 @@ class Backends {
     bool is_seen = false;  // it was looked at
     bool is_ready = false;
     bool is_leaving = false;
+    Instant looked_at;                    // when the last look began
+    std::optional<Instant> silent_since;  // when the first of the looks began that have failed in a row
     std::string problem = "it was not looked at yet";
     Protocol protocol = Protocol::openai;
     std::map<std::string, std::string> models;  // with what it says of each
@@ -183,6 +188,7 @@ class Backends {
   void set_ready(BackendId id, bool is_ready, const std::string& problem);
   BackendView view_of(BackendId id) const;
   void look_later(BackendId id);
+  void tell_of_room();
   void sweep_later();
   void sweep();
 
@@ -201,6 +207,7 @@ class Backends {
   std::set<std::string> models_known_;         // served by anybody else at any time
   std::map<std::tuple<Protocol, std::string, std::int64_t>, std::vector<BackendId>> serving_;
   std::shared_ptr<net::Loop::Handle> rested_;
+  std::shared_ptr<net::Loop::Handle> room_;
   std::shared_ptr<net::Loop::Handle> sweeping_;
 };
 

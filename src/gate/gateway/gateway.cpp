@@ -1,6 +1,7 @@
 #include "gate/gateway/gateway.hpp"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/clock/clock.hpp"
@@ -51,7 +52,8 @@ class Gateway::Core final : public serve::Pages {
       : settings_(settings),
         front_(with_keys(settings), *this, {resumable_header, std::string(serve::infer::json_length_header)}),
         backends_(
-            front_.loop(), settings.looking, [this] { look_again(); }, [this](BackendId id) { leave(id); }),
+            front_.loop(), settings.looking, settings.backend_requests_max, [this] { look_again(); },
+            [this](BackendId id) { leave(id); }),
         house_{front_.loop(),
                backends_,
                counts_,
@@ -287,8 +289,14 @@ class Gateway::Core final : public serve::Pages {
     for (const auto& [id, passage] : passages_) {
       if (passage->is_waiting()) in_turn[{-passage->priority(), id}] = passage;
     }
-    // Whoever looks may be over at once.
-    for (const auto& [turn, passage] : in_turn) passage->look_again();
+    // Where one finds nobody, those behind him do not, either. Whoever looks may be over at once.
+    std::set<std::pair<Protocol, std::string>> in_vain;
+    for (const auto& [turn, passage] : in_turn) {
+      std::pair<Protocol, std::string> wanted{passage->protocol(), passage->model()};
+      if (in_vain.contains(wanted)) continue;
+      passage->look_again();
+      if (passage->waits_for_anybody()) in_vain.insert(std::move(wanted));
+    }
   }
 
   void leave(BackendId backend) {

@@ -30,6 +30,7 @@ struct GatewaySettings : serve::FrontSettings {
   Looking looking;
   Duration wait_time_max = 60s;       // that a request waits until somebody can be asked
   std::size_t requests_max = 10'000;  // that are not answered yet
+  std::size_t backend_requests_max = requests_per_backend_max;  // that one backend has at once
 };
 
 class Gateway {

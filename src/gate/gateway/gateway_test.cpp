@@ -89,6 +89,60 @@ TEST_F(GatewayTest, OneThatDiesOfAWholeAnswerIsFollowedByAnother) {
   EXPECT_GE(dies.bodies().size(), 1U);
 }
 
+TEST_F(GatewayTest, WhoHasAllThatHeTakesIsAskedWhenHeHasRoom) {
+  Stub stub;
+  std::promise<std::shared_ptr<net::Exchange>> asked;
+  stub.then([&](const auto& exchange) { asked.set_value(exchange); });
+  stub.then(Stub::answer(200, "second"));
+  GatewaySettings settings;
+  settings.backend_requests_max = 1;
+  begin({&stub}, std::move(settings));
+  auto first = std::async(std::launch::async, [&] { return ask(whole); });
+  const auto exchange = asked.get_future().get();
+  auto second = std::async(std::launch::async, [&] { return ask(whole); });
+  auto third = std::async(std::launch::async, [&] { return ask(whole); });
+  while (metric("tutti_gateway_requests_waiting") != "2") std::this_thread::yield();
+  EXPECT_EQ(stub.bodies().size(), 1U);
+  exchange->answer({.body = "first"});
+  EXPECT_EQ(first.get().body, "first");
+  EXPECT_EQ(second.get().body, "second");
+  EXPECT_EQ(third.get().body, "second");
+}
+
+// Says one piece after the other for a while, and then why it ends.
+void trickle(const std::shared_ptr<net::Stream>& out, int left) {
+  if (left == 0) return out->write(finish + done, [out] { out->close(); });
+  out->write(tokens(" 1") + data("a"), [out, left] {
+    std::this_thread::sleep_for(20ms);
+    trickle(out, left - 1);
+  });
+}
+
+TEST_F(GatewayTest, AStreamThatMovesIsNotTakenFromWhomNobodyFinds) {
+  constexpr int pieces = 100;
+  Stub stub;
+  Stub other;
+  std::atomic<bool> has_begun = false;
+  const auto trickles = [&](const auto& exchange) {
+    has_begun = true;
+    trickle(exchange->stream([] {}), pieces);
+  };
+  for (Stub* each : {&stub, &other}) each->then(trickles);
+  GatewaySettings settings;
+  settings.looking = {.every = 20ms, .again_after = 20ms, .time_max = 1s};
+  begin({&stub, &other}, std::move(settings));
+  auto answer = std::async(std::launch::async, [&] { return ask(streamed); });
+  while (!has_begun) std::this_thread::yield();
+  for (Stub* each : {&stub, &other}) each->hide();
+  std::string expected;
+  for (int count = 0; count < pieces; ++count) expected += data("a");
+  EXPECT_EQ(answer.get().body, expected + finish + done);
+  EXPECT_EQ(stub.bodies().size() + other.bodies().size(), 1U);
+  EXPECT_EQ(metric("tutti_gateway_streams_continued_total"), "0");
+  const std::lock_guard lock(mutex_);
+  EXPECT_GE(std::ranges::count_if(turned_, [](const BackendView& view) { return !view.is_ready; }), 2);
+}
+
 TEST_F(GatewayTest, WhoIsFullIsPassedByAndWhereAllAreItIsSaid) {
   Stub full;
   Stub free;
@@ -149,6 +203,96 @@ TEST_F(GatewayTest, AStreamOfOneThatIsKilledGoesOnWhereHeIsStartedAgain) {
   Stub again({"m"}, port);
   again.then(Stub::stream(tokens(" 2") + data("b") + finish + done));
   EXPECT_EQ(answer.get().body, data("a") + data("b") + finish + done);
+}
+
+TEST_F(GatewayTest, WhoIsNotThereHasNotDiedOfARequest) {
+  std::vector<std::unique_ptr<Stub>> gone;
+  for (int count = 0; count < deaths_max; ++count) gone.push_back(std::make_unique<Stub>());
+  Stub lives;
+  lives.then(Stub::answer(200, "ok"));
+  GatewaySettings settings;
+  settings.looking.every = 1h;
+  begin({gone[0].get(), gone[1].get(), gone[2].get(), &lives}, std::move(settings));
+  gone.clear();
+  EXPECT_EQ(ask(whole).body, "ok");
+  EXPECT_EQ(metric("tutti_gateway_asked_again_total"), std::to_string(deaths_max));
+}
+
+TEST_F(GatewayTest, TheOnlyOneThatIsNotThereIsWaitedFor) {
+  auto first = std::make_unique<Stub>();
+  const std::uint16_t port = first->port();
+  GatewaySettings settings;
+  settings.looking.every = 1h;
+  begin({first.get()}, std::move(settings));
+  first.reset();
+  auto answer = std::async(std::launch::async, [&] { return ask(whole); });
+  while (metric("tutti_gateway_asked_again_total") != std::to_string(deaths_max) &&
+         answer.wait_for(1ms) != std::future_status::ready) {}
+  Stub again({"m"}, port);
+  again.then(Stub::answer(200, "ok"));
+  EXPECT_EQ(answer.get().body, "ok");
+}
+
+TEST_F(GatewayTest, ABegunStreamDoesNotWaitForEver) {
+  for (const int status : {429, 503}) {
+    Stub stub;
+    stub.then(Stub::stream(tokens(" 1") + data("a"), false));
+    stub.then(Stub::answer(status, "{}"));
+    GatewaySettings settings;
+    settings.wait_time_max = 700ms;
+    begin({&stub}, std::move(settings));
+    const auto answer = ask(streamed);
+    EXPECT_TRUE(answer.body.starts_with(data("a"))) << answer.body;
+    EXPECT_NE(answer.body.find("\"error\""), std::string::npos) << answer.body;
+    EXPECT_GE(stub.bodies().size(), 2U);
+    TearDown();
+  }
+}
+
+TEST_F(GatewayTest, BehindItsLastEventAStreamIsWhole) {
+  const std::string all = tokens(" 1") + data("a") + finish + done;
+  Stub breaks_off;
+  breaks_off.then(Stub::stream(all, false));
+  begin({&breaks_off});
+  EXPECT_EQ(ask(streamed).body, data("a") + finish + done);
+  TearDown();
+  Stub hangs;
+  std::vector<std::shared_ptr<net::Stream>> held;
+  hangs.then([&](const auto& exchange) {
+    held.push_back(exchange->stream([] {}));
+    held.back()->write(all);
+  });
+  begin({&hangs});
+  EXPECT_EQ(ask(streamed).body, data("a") + finish + done);
+  EXPECT_EQ(hangs.bodies().size(), 1U);
+  hangs.kill();
+}
+
+TEST_F(GatewayTest, WhatIsNoStatusOfAnAnswerIsAFailure) {
+  for (const int status : {199, 600}) {
+    Stub odd;
+    Stub lives;
+    odd.then(Stub::answer(status, ""));
+    lives.then(Stub::answer(200, "ok"));
+    begin({&odd, &lives});
+    EXPECT_EQ(ask(whole).body, "ok");
+    EXPECT_EQ(odd.bodies().size(), 1U);
+    TearDown();
+    begin({&odd});
+    EXPECT_EQ(ask(whole).status, 502);
+    TearDown();
+  }
+}
+
+TEST_F(GatewayTest, NamesOfModelsStayInTheirLineAndWithinTheirBound) {
+  const std::string endless(model_bytes_max + 1, 'x');
+  Stub stub({"m", "a\\n127.0.0.1:1 answers: b", endless});
+  begin({&stub});
+  EXPECT_EQ(get("/v1/models").body.find(endless), std::string::npos);
+  EXPECT_EQ(get("/v1/models/m").status, 200);
+  const std::lock_guard lock(mutex_);
+  ASSERT_EQ(turned_.front().models.size(), 2U);
+  EXPECT_EQ(*turned_.front().models.begin(), "a\\x0a127.0.0.1:1 answers: b");
 }
 
 TEST_F(GatewayTest, WhatNobodyCanGoOnWithEndsWithAWord) {

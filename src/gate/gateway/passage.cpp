@@ -11,6 +11,8 @@ namespace tutti::gate {
 namespace {
 
 constexpr int retry_after_seconds = 1;
+constexpr int status_min = 200;  // of what answers a request
+constexpr int status_max = 599;
 constexpr const char* binary_length_header = "inference-header-content-length";
 
 // Another one may have room, or be there.
@@ -21,6 +23,14 @@ bool is_for_another(Protocol protocol, int status) {
 
 // He does not take our key: that is no answer to the client's.
 bool refuses_us(int status) { return status == 401 || status == 403; }
+
+bool is_answer(int status) { return status >= status_min && status <= status_max; }
+
+// What net/http/caller says of a connection that was open, and of the request that went out on it.
+bool may_have_arrived(const Error& problem) {
+  return problem.message() == "it closed the connection" ||
+         problem.message() == "it has not answered in time";
+}
 
 }  // namespace
 
@@ -46,7 +56,8 @@ Passage::Passage(House& house, std::shared_ptr<net::Exchange> exchange, Errand e
       wanted_{.protocol = errand_.protocol, .model = errand_.model},
       over_(std::move(over)),
       asked_at_(SteadyClock::now()),
-      story_(errand_.ask.may_go_on, errand_.wants_comments) {}
+      story_(errand_.ask.may_go_on, errand_.wants_comments),
+      wait_left_(house.wait_time_max) {}
 
 Passage::~Passage() {
   give_turn_back();
@@ -67,9 +78,10 @@ void Passage::look_again() {
 }
 
 void Passage::leave(BackendId backend) {
-  if (!turn_ || turn_->backend != backend || is_answered_) return;
+  if (!turn_ || turn_->backend != backend || is_answered_ || story_.is_whole()) return;
+  if (SteadyClock::now() - heard_at_ < house_.backends.looking().time_max) return;
   if (story_.has_begun() && !story_.can_go_on()) return;  // he may come back
-  ask_another("it does not answer any more", true);
+  ask_another("it does not answer any more", Fault::death);
 }
 
 void Passage::attempt() {
@@ -81,8 +93,7 @@ void Passage::attempt() {
   if (!std::exchange(is_drawn_, true)) wanted_.version = house_.backends.draw(errand_.model);
   turn_ = house_.backends.choose(wanted_, burden, tried_);
   if (!turn_) return wait();
-  is_waiting_ = false;
-  deadline_.reset();
+  stop_waiting();
   call();
 }
 
@@ -97,14 +108,23 @@ void Passage::wait() {
     ++house_.counts.streams_broken;
     return end(502, failed("the engine broke off, and there is no other one of its version any more"));
   }
+  if (!is_waiting_ && wait_left_ <= 0ms) return refuse_waiting();
   // Who is full, or not ready, may be asked again sooner than he is looked at.
   if (refusal_) {
     tried_.clear();
     again_ = house_.loop.after(full_pause, [this] { attempt(); });
   }
-  if (std::exchange(is_waiting_, true) && deadline_) return;
-  deadline_ = house_.loop.after(house_.wait_time_max, [this] { refuse_waiting(); });
+  if (std::exchange(is_waiting_, true)) return;
+  waits_since_ = SteadyClock::now();
+  deadline_ = house_.loop.after(wait_left_, [this] { refuse_waiting(); });
   if (house_.waits) house_.waits(errand_.model);
+}
+
+// Somebody is asked: what has been waited is gone until he has said something.
+void Passage::stop_waiting() {
+  if (std::exchange(is_waiting_, false)) wait_left_ -= SteadyClock::now() - waits_since_;
+  deadline_.reset();
+  again_.reset();
 }
 
 void Passage::refuse_waiting() {
@@ -130,7 +150,9 @@ void Passage::call() {
   // Servers of others learn nothing of our clients.
   if (!turn_->service.empty()) outgoing.headers[serve::asker_header] = errand_.asker;
   is_stream_ = false;
+  head_ = {};
   called_at_ = SteadyClock::now();
+  heard_at_ = called_at_;
   const auto self = weak_from_this();
   call_ = house_.backends.call(turn_->backend, std::move(outgoing),
                                {.on_head =
@@ -150,13 +172,15 @@ void Passage::call() {
 
 void Passage::take_head(net::AnswerHead head) {
   head_ = std::move(head);
+  heard_at_ = SteadyClock::now();
   is_stream_ = head_.status == 200 && head_.type.starts_with("text/event-stream");
-  if (!is_for_another(errand_.protocol, head_.status) && !refuses_us(head_.status))
+  if (is_answer(head_.status) && !is_for_another(errand_.protocol, head_.status) && !refuses_us(head_.status))
     house_.backends.worked(turn_->backend);
 }
 
 void Passage::take_piece(const std::string& piece) {
   if (is_answered_) return;
+  heard_at_ = SteadyClock::now();
   if (is_stream_) return take_story(piece);
   if (house_.collected_bytes + piece.size() > answers_bytes_max)
     return answer(
@@ -168,29 +192,36 @@ void Passage::take_piece(const std::string& piece) {
 
 void Passage::take_story(const std::string& piece) {
   auto out = story_.take(piece);
-  if (!out) return ask_another(out.error().text(), true);
+  if (!out) return ask_another(out.error().text(), Fault::death);
   if (!out->empty()) {
+    wait_left_ = house_.wait_time_max;
     // What follows is this version's, too.
     wanted_.version = turn_->version;
     wanted_.is_only_version = true;
     note_first_byte();
     write(std::move(*out));
   }
-  if (story_.is_given_up()) return ask_another("it is about to stop", true);
+  if (story_.is_given_up()) return ask_another("it is about to stop", Fault::away);
+  if (story_.is_whole() && !deadline_)
+    deadline_ = house_.loop.after(stream_end_time_max, [this] { end_whole_stream(); });
 }
 
 void Passage::take_end(const Result<>& end) {
   if (is_answered_) return give_turn_back();
-  if (!end) return ask_another(end.error().text(), true);
+  // Whatever becomes of whoever has told all of it.
+  if (story_.is_whole()) return end_whole_stream();
+  if (!end) {
+    const bool is_death = head_.status != 0 || may_have_arrived(end.error());
+    return ask_another(end.error().text(), is_death ? Fault::death : Fault::away);
+  }
   if (!is_stream_) return tell_whole();
-  if (!story_.is_whole()) return ask_another("it broke off in the middle of a stream", true);
-  note_answer(false);
-  give_turn_back();
-  end_stream();
+  ask_another("it broke off in the middle of a stream", Fault::death);
 }
 
 void Passage::tell_whole() {
-  if (refuses_us(head_.status)) return ask_another("it refuses the gateway's key", true);
+  if (!is_answer(head_.status))
+    return ask_another("it answers with the status " + std::to_string(head_.status), Fault::death);
+  if (refuses_us(head_.status)) return ask_another("it refuses the gateway's key", Fault::death);
   if (head_.status == 200 && errand_.protocol == Protocol::openai) told_tokens_ = told_tokens(collected_);
   net::Response response{.status = head_.status,
                          .body = std::move(collected_),
@@ -199,11 +230,11 @@ void Passage::tell_whole() {
                          .headers = head_.headers};
   if (is_for_another(errand_.protocol, head_.status)) {
     refusal_ = std::move(response);
-    return ask_another("", false);
+    return ask_another("", Fault::none);
   }
   // What is wrong with the rest of a story was not wrong with its beginning.
   if (story_.has_begun())
-    return ask_another("it does not go on with a stream: " + std::to_string(head_.status), false);
+    return ask_another("it does not go on with a stream: " + std::to_string(head_.status), Fault::none);
   note_answer(response.status >= 500);
   give_turn_back();
   answer(std::move(response));
@@ -215,16 +246,14 @@ void Passage::note_answer(bool is_failure) {
   house_.tallies.answered({turn_->service, turn_->version}, is_failure);
 }
 
-void Passage::ask_another(const std::string& problem, bool is_his_fault) {
+void Passage::ask_another(const std::string& problem, Fault fault) {
   const BackendId before = turn_->backend;
-  if (is_his_fault && !story_.is_given_up()) note_answer(true);
+  if (fault != Fault::none && !story_.is_given_up()) note_answer(true);
   give_turn_back();
   drop_collected();
   tried_.insert(before);
-  if (is_his_fault) {
-    house_.backends.failed(before, problem);
-    ++deaths_;
-  }
+  if (fault != Fault::none) house_.backends.failed(before, problem);
+  if (fault == Fault::death) ++deaths_;
   if (story_.has_begun() && !story_.can_go_on()) {
     ++house_.counts.streams_broken;
     return end(502, failed("the engine broke off, and no other one can go on with this answer"));
@@ -249,6 +278,7 @@ void Passage::drop_collected() {
 
 void Passage::end(int status, const Error& error) {
   if (is_answered_) return;
+  if (story_.is_whole()) return end_whole_stream();
   give_turn_back();
   if (!stream_) return answer(refusal_of(errand_.protocol, status, error));
   write(serve::api::error_event(status, error) + std::string(serve::api::last_event));
@@ -265,6 +295,7 @@ void Passage::note_first_byte() {
 
 void Passage::answer(net::Response response) {
   if (std::exchange(is_answered_, true)) return;
+  stop_waiting();
   give_turn_back();
   drop_collected();
   note_first_byte();
@@ -305,16 +336,22 @@ void Passage::end_stream() {
   if (!stream_) return answer(refusal_of(errand_.protocol, 502, failed("the engine has said nothing")));
   is_answered_ = true;
   is_ending_ = true;
+  stop_waiting();
   if (!is_writing_) stream_->close();
+}
+
+void Passage::end_whole_stream() {
+  note_answer(false);
+  give_turn_back();
+  end_stream();
 }
 
 void Passage::closed() {
   if (!is_answered_) ++house_.counts.cut_off;
   house_.counts.whole_request.add(in_seconds(SteadyClock::now() - asked_at_));
   is_answered_ = true;
+  stop_waiting();
   give_turn_back();
-  deadline_.reset();
-  again_.reset();
   if (const auto over = std::exchange(over_, nullptr)) over();
 }
 

@@ -21,7 +21,8 @@
 
 namespace tutti::gate {
 
-// A request that so many have died of is given up: it may be its fault.
+// A request that so many have died of is given up: it may be its fault. Whoever was not there has not died of
+// it.
 inline constexpr int deaths_max = 3;
 // What waits for a reader before nothing more is read for him.
 inline constexpr std::size_t unread_bytes_max = std::size_t{1} << 20;
@@ -32,6 +33,8 @@ inline constexpr std::size_t answers_bytes_max = std::size_t{512} << 20;
 inline constexpr Duration stream_head_time_max = 60s;
 inline constexpr Duration answer_head_time_max = 15min;
 inline constexpr Duration pause_time_max = 10min;
+// From the last event of a stream to the end of the answer that has it.
+inline constexpr Duration stream_end_time_max = 1s;
 // How soon those who are full are asked again to go on with a stream.
 inline constexpr Duration full_pause = 500ms;
 
@@ -69,13 +72,17 @@ class Passage : public std::enable_shared_from_this<Passage> {
 
   void begin();
   bool is_waiting() const { return is_waiting_; }
+  // And not for one of its version alone.
+  bool waits_for_anybody() const { return is_waiting_ && (wanted_.version == 0 || !wanted_.is_only_version); }
+  Protocol protocol() const { return errand_.protocol; }
   const std::string& model() const { return errand_.model; }
   std::int64_t priority() const { return errand_.priority; }
   // What it has taken so far, prompt and all: as it was told, or about.
   std::int64_t tokens() const;
   // Somebody can be asked who could not be before.
   void look_again();
-  // He does not answer any more: another one is asked, where that is possible.
+  // He does not answer those who look at him: where he says nothing here, either, another one is asked, if
+  // that is possible.
   void leave(BackendId backend);
   // Nothing more comes of it: it is refused, or ends as far as it has come.
   void end(int status, const Error& error);
@@ -83,8 +90,16 @@ class Passage : public std::enable_shared_from_this<Passage> {
   void closed();
 
  private:
+  // Of whoever was asked before another one is.
+  enum class Fault {
+    none,   // he has answered that somebody else is to be asked
+    away,   // he could not be reached, or goes
+    death,  // he had the request, and broke off
+  };
+
   void attempt();
   void wait();
+  void stop_waiting();
   void refuse_waiting();
   void note_answer(bool is_failure);
   void call();
@@ -93,7 +108,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   void take_end(const Result<>& end);
   void take_story(const std::string& piece);
   void tell_whole();
-  void ask_another(const std::string& problem, bool is_his_fault);
+  void ask_another(const std::string& problem, Fault fault);
   void give_turn_back();
   void drop_collected();
   void answer(net::Response response);
@@ -102,6 +117,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   void write(std::string text);
   void written();
   void end_stream();
+  void end_whole_stream();
 
   House& house_;
   const std::shared_ptr<net::Exchange> exchange_;
@@ -116,6 +132,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::unique_ptr<net::Call> call_;
   net::AnswerHead head_;
   SteadyClock::time_point called_at_;
+  SteadyClock::time_point heard_at_;  // when he was asked, or has said something last
   bool is_stream_ = false;
   std::string collected_;
   std::size_t collected_bytes_ = 0;  // that count for it
@@ -126,7 +143,9 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::int64_t told_tokens_ = 0;          // by a whole answer
   int deaths_ = 0;
   bool is_waiting_ = false;
-  std::shared_ptr<net::Loop::Handle> deadline_;  // while it waits
+  SteadyClock::time_point waits_since_;
+  Duration wait_left_;                           // until something has come of it
+  std::shared_ptr<net::Loop::Handle> deadline_;  // while it waits, or when all has been told
   std::shared_ptr<net::Loop::Handle> again_;
 
   std::shared_ptr<net::Stream> stream_;

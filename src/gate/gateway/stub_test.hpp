@@ -1,6 +1,7 @@
 // What tests of the gateway stand on: engines that do what they are told, and a gateway before them.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <future>
@@ -59,6 +60,8 @@ class Stub {
     const std::lock_guard lock(mutex_);
     return bodies_;
   }
+  // Who looks at it finds nobody from now on, and who asks it hears as before.
+  void hide() { is_hidden_ = true; }
   // What it says of its work.
   void tell_health(std::string text) {
     const std::lock_guard lock(mutex_);
@@ -89,6 +92,7 @@ class Stub {
   }
   void handle(const std::shared_ptr<net::Exchange>& exchange) {
     const net::Request& request = exchange->request();
+    if (request.path == "/v1/models" && is_hidden_) return exchange->stream([] {})->cut();
     if (request.path == "/v1/models" && !models_.empty()) {
       std::string list;
       for (const std::string& model : models_)
@@ -111,6 +115,7 @@ class Stub {
 
   const std::vector<std::string> models_;
   const bool is_secure_;
+  std::atomic<bool> is_hidden_ = false;
   net::Loop loop_;
   std::unique_ptr<net::Server> server_;
   std::uint16_t port_ = 0;

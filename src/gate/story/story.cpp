@@ -70,7 +70,7 @@ Result<std::string> Story::take(std::string_view bytes) {
       return failed("it says of tokens what cannot be");
     begin = searched = end;
   }
-  pending_.erase(0, begin);
+  pending_.erase(0, is_whole_ ? std::string::npos : begin);
   if (pending_.size() > event_bytes_max) return failed("an event of its stream does not end");
   return out;
 }
@@ -112,8 +112,9 @@ bool Story::take_event(std::string_view event, std::string& out) {
   }
   out += std::exchange(held_, {});
   is_whole_ = is_last;
-  // Whoever goes on behind the last token says once more why it ends there.
-  if (event.find(finish_member) != std::string_view::npos && std::exchange(is_finished_, true)) return true;
+  // Whoever goes on behind the last token says once more why it ends there. Of several answers each ends.
+  const bool is_end = may_go_on_ && event.find(finish_member) != std::string_view::npos;
+  if (is_end && std::exchange(is_finished_, true)) return true;
   out += kept;
   events_ += has_data && !is_last ? 1 : 0;
   has_begun_ = has_begun_ || !out.empty();

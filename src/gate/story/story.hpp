@@ -29,7 +29,8 @@ class Story {
   // with.
   Story(bool may_go_on, bool with_comments) : may_go_on_(may_go_on), with_comments_(with_comments) {}
 
-  // What of it goes to the client: whole events. Refused is what is no stream of events.
+  // What of it goes to the client: whole events, none behind the last one. Refused is what is no stream of
+  // events.
   Result<std::string> take(std::string_view bytes);
 
   bool has_begun() const { return has_begun_; }  // something went to the client

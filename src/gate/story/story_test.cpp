@@ -108,6 +108,22 @@ TEST(Story, WhyItEndsIsSaidOnce) {
   EXPECT_EQ(taken(other, event(quoted, " 1") + event(quoted, " 2")), plain(quoted) + plain(quoted));
 }
 
+TEST(Story, OfSeveralAnswersEachSaysWhyItEnds) {
+  Story story(false, false);
+  const std::string all =
+      plain(chunk("a")) + plain(finish) + plain(chunk("b")) + plain(finish) + plain(finish) + plain("[DONE]");
+  EXPECT_EQ(taken(story, all), all);
+}
+
+TEST(Story, BehindTheLastEventNothingIsHeard) {
+  Story story(true, false);
+  const std::string rest(event_bytes_max, 'x');
+  EXPECT_EQ(taken(story, event(chunk("a"), " 1") + plain("[DONE]") + rest),
+            plain(chunk("a")) + plain("[DONE]"));
+  EXPECT_EQ(taken(story, rest + plain(chunk("b"))), "");
+  EXPECT_TRUE(story.is_whole());
+}
+
 TEST(Story, AnEngineThatIsAboutToStopIsFollowedByAnotherWithoutAWord) {
   const std::string stops = plain(R"({"error":{"message":"x","type":"overloaded_error"}})");
   Story story(true, false);
